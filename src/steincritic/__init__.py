@@ -1,0 +1,50 @@
+"""Does my model fit my data, how sure can I be, and where does it fail?
+
+The model is known by its score. See the README for the idea and ten lines that work.
+"""
+
+from importlib.metadata import PackageNotFoundError, version
+
+from steincritic import data, models
+from steincritic.critics import MLP
+from steincritic.data import ScoredPoints
+from steincritic.errors import (
+    DivergedError,
+    DoubtfulWarning,
+    FileFormatError,
+    InputError,
+    ModelError,
+)
+from steincritic.gof import GofResult, Split, gof_test
+from steincritic.models import as_model
+from steincritic.training import Adaptive, Staged, Training, fit_bank, fixed
+from steincritic.witness import Critic, fit_critic, load_critic
+
+try:
+    __version__ = version("steincritic")
+except PackageNotFoundError:  # run from a source tree that was never installed
+    __version__ = "0.0.0+source"
+
+__all__ = [
+    "MLP",
+    "Adaptive",
+    "Critic",
+    "DivergedError",
+    "DoubtfulWarning",
+    "FileFormatError",
+    "GofResult",
+    "InputError",
+    "ModelError",
+    "ScoredPoints",
+    "Split",
+    "Staged",
+    "Training",
+    "as_model",
+    "data",
+    "fit_bank",
+    "fit_critic",
+    "fixed",
+    "gof_test",
+    "load_critic",
+    "models",
+]

@@ -1,0 +1,214 @@
+r"""Multi-layer perceptrons with one or two hidden layers, stacked along a member axis.
+
+$f = W_3\, a(W_2\, a(W_1 x + b_1) + b_2) + b_3$, rows as points, so layer l is `z @ w{l} + b{l}`.
+With a slope β a unit computes a(βz)/β; the slope is 1, or learned for each unit.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from steincritic.critics.activation import ACTIVATIONS, Activation
+from steincritic.critics.network import Parameters, Pullback, autograd_pullback
+from steincritic.errors import InputError, check_choice, check_count
+from steincritic.rng import generator
+from steincritic.shapes import BankPerPoint, BankPoints
+
+
+@dataclass(frozen=True, kw_only=True)
+class MLP:
+    """A perceptron critic.
+
+    Args:
+        hidden: widths of the hidden layers, one or two of them (the divergence has a closed form there).
+        activation: "silu" (Swish), "softplus" or "tanh".
+        learnable_slope: one trained slope a hidden unit, as in the paper's released code.
+        start: "random" takes PyTorch's weights and zero biases, as the paper does; "zero" also clears
+            the last layer, so that training starts at f = 0.
+    """
+
+    hidden: tuple[int, ...] = (128, 128)
+    activation: str = "silu"
+    learnable_slope: bool = False
+    start: str = "random"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hidden", tuple(self.hidden))
+        if len(self.hidden) not in (1, 2):
+            raise InputError(
+                f"an MLP critic has one or two hidden layers, got {len(self.hidden)}; pass any deeper "
+                "network as an nn.Module"
+            )
+        for width in self.hidden:
+            check_count(width, name="hidden width")
+        check_choice(self.activation, name="activation", choices=tuple(ACTIVATIONS))
+        check_choice(self.start, name="start", choices=("random", "zero"))
+
+    def init(self, dim: int, seeds: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Parameters:
+        members = [self._init_member(dim, seed) for seed in seeds]
+        return {
+            name: torch.stack([member[name] for member in members]).to(dtype=dtype, device=device)
+            for name in members[0]
+        }
+
+    def _init_member(self, dim: int, seed: int) -> Parameters:
+        source = generator(seed, "init")
+        sizes = (dim, *self.hidden, dim)
+        member: Parameters = {}
+        for layer, (rows, columns) in enumerate(pairwise(sizes), start=1):
+            uniform = torch.rand(rows, columns, generator=source, dtype=torch.float64)
+            member[f"w{layer}"] = (2 * uniform - 1) / math.sqrt(rows)
+            member[f"b{layer}"] = torch.zeros(1, columns, dtype=torch.float64)
+            if self.learnable_slope and layer <= len(self.hidden):
+                member[f"slope{layer}"] = torch.ones(1, columns, dtype=torch.float64)
+        if self.start == "zero":
+            member[f"w{len(sizes) - 1}"].zero_()
+        return member
+
+    @property
+    def _activation(self) -> Activation:
+        return ACTIVATIONS[self.activation]
+
+    @property
+    def _layers(self) -> range:
+        return range(1, len(self.hidden) + 1)
+
+    def row_cost(self, parameters: Parameters) -> int:
+        members = parameters["w1"].shape[0]
+        return members * max(max(self.hidden), parameters["w1"].shape[1])
+
+    def field(self, parameters: Parameters, x: BankPoints) -> BankPoints:
+        z = x
+        for layer in self._layers:
+            pre = torch.baddbmm(parameters[f"b{layer}"], z, parameters[f"w{layer}"])
+            slope = parameters.get(f"slope{layer}")
+            value = self._activation.value
+            z = value(pre) if slope is None else value(slope * pre) / slope
+        last = len(self.hidden) + 1
+        return torch.baddbmm(parameters[f"b{last}"], z, parameters[f"w{last}"])
+
+    def field_and_divergence(
+        self, parameters: Parameters, x: BankPoints, probe: BankPoints | None = None
+    ) -> tuple[BankPoints, BankPerPoint]:
+        z, slopes = x, []  # slopes: a'(pre-activation), layer by layer
+        for layer in self._layers:
+            pre = torch.baddbmm(parameters[f"b{layer}"], z, parameters[f"w{layer}"])
+            z, first = self._activate(pre, parameters.get(f"slope{layer}"))
+            slopes.append(first)
+        last = len(self.hidden) + 1
+        f = torch.baddbmm(parameters[f"b{last}"], z, parameters[f"w{last}"])
+        if probe is not None:
+            return f, _probed_trace(parameters, slopes, probe)
+        return f, _closed_form_trace(parameters, slopes)
+
+    def _activate(self, pre: Tensor, slope: Tensor | None) -> tuple[Tensor, Tensor]:
+        if slope is None:
+            return self._activation.with_first(pre)
+        value, first = self._activation.with_first(slope * pre)
+        return value / slope, first
+
+    def pullback(
+        self, parameters: Parameters, x: BankPoints, probe: BankPoints | None
+    ) -> tuple[BankPoints, BankPerPoint, Pullback]:
+        """By hand for a probe, the usual way to train; by autograd through the closed form otherwise.
+
+        The probe travels as a tangent: its rows are stacked under the points' rows, so each layer is one
+        product for both, forwards and backwards.
+        """
+        if probe is None:
+            return autograd_pullback(self, parameters, x, None)
+        n = x.shape[1]
+        inputs = [torch.cat([x.expand(probe.shape), probe], dim=1)]  # (e, 2n, .) into each layer
+        tapes: list[_Tape] = []
+        for layer in self._layers:
+            tape = _Tape.record(
+                self._activation,
+                torch.bmm(inputs[-1], parameters[f"w{layer}"]),
+                parameters[f"b{layer}"],
+                parameters.get(f"slope{layer}"),
+            )
+            tapes.append(tape)
+            inputs.append(tape.output)
+        last = len(self.hidden) + 1
+        out = torch.bmm(inputs[-1], parameters[f"w{last}"])
+        f = out[:, :n].add_(parameters[f"b{last}"])
+        div_f = (out[:, n:] * probe).sum(-1)
+
+        def pull(f_cotangent: BankPoints, div_cotangent: BankPerPoint) -> Parameters:
+            gradient: Parameters = {}
+            cotangent = torch.cat([f_cotangent, div_cotangent[..., None] * probe], dim=1)
+            for layer in range(last, 0, -1):
+                gradient[f"w{layer}"] = torch.bmm(inputs[layer - 1].mT, cotangent)
+                gradient[f"b{layer}"] = cotangent[:, :n].sum(1, keepdim=True)
+                if layer > 1:
+                    below = torch.bmm(cotangent, parameters[f"w{layer}"].mT)
+                    cotangent, slope_gradient = tapes[layer - 2].pull(below)
+                    if slope_gradient is not None:
+                        gradient[f"slope{layer - 1}"] = slope_gradient
+            return {name: gradient[name] for name in parameters}
+
+        return f, div_f, pull
+
+
+@dataclass
+class _Tape:
+    """One hidden layer at stacked rows (points, then tangents), kept for the way back.
+
+    Points: h = ψ(βz)/β. Tangents: t_h = ψ'(βz) t.
+    """
+
+    output: Tensor  # (e, 2n, h)
+    pre: Tensor  # z in the first n rows, t in the others
+    first: Tensor  # ψ'(βz)
+    second: Tensor  # β ψ''(βz), the derivative of ψ'(βz) in z
+    slope: Tensor | None
+
+    @classmethod
+    def record(cls, activation: Activation, pre: Tensor, bias: Tensor, slope: Tensor | None) -> "_Tape":
+        n = pre.shape[1] // 2
+        z, t = pre[:, :n].add_(bias), pre[:, n:]
+        value, first, second = activation.with_second(z if slope is None else slope * z)
+        if slope is not None:
+            value, second = value / slope, second * slope
+        return cls(torch.cat([value, first * t], dim=1), pre, first, second, slope)
+
+    def pull(self, cotangent: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Cotangent of (h, t_h) to that of (z, t) and of the slope; overwrites its argument."""
+        n = self.first.shape[1]
+        of_value, of_tangent = cotangent[:, :n], cotangent[:, n:]
+        z, t = self.pre[:, :n], self.pre[:, n:]
+        bend = (of_tangent * t).mul_(self.second)
+        slope_gradient = None
+        if self.slope is not None:  # dh/dβ = (zψ' - h)/β and dψ'(βz)/dβ = zψ''
+            through_value = of_value * (z * self.first - self.output[:, :n])
+            slope_gradient = ((through_value + bend * z) / self.slope).sum(1, keepdim=True)
+        of_value.mul_(self.first).add_(bend)
+        of_tangent.mul_(self.first)
+        return cotangent, slope_gradient
+
+
+def _closed_form_trace(parameters: Parameters, slopes: list[Tensor]) -> BankPerPoint:
+    r"""$\nabla \cdot f$ without a Jacobian.
+
+    One hidden layer: $\sum_j d_j (W_1 W_2)_{jj}$. Two: $d_1^\top M d_2$ with
+    $M = W_2 \odot (W_3 W_1)^\top$, built once for all points.
+    """
+    if len(slopes) == 1:
+        (d1,) = slopes
+        loops = (parameters["w1"].mT * parameters["w2"]).sum(-1)  # (e, h)
+        return torch.bmm(d1, loops[..., None])[..., 0]
+    d1, d2 = slopes
+    loops = parameters["w2"] * torch.bmm(parameters["w3"], parameters["w1"]).mT  # (e, h1, h2)
+    return (torch.bmm(d1, loops) * d2).sum(-1)
+
+
+def _probed_trace(parameters: Parameters, slopes: list[Tensor], probe: BankPoints) -> BankPerPoint:
+    tangent = probe
+    for layer, first in enumerate(slopes, start=1):
+        tangent = torch.bmm(tangent, parameters[f"w{layer}"]) * first
+    tangent = torch.bmm(tangent, parameters[f"w{len(slopes) + 1}"])
+    return (tangent * probe).sum(-1)

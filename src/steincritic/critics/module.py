@@ -1,0 +1,91 @@
+"""Any nn.Module as a critic: stacked copies run through torch.func, the divergence by forward mode."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state, vmap
+
+from steincritic.critics.network import Parameters, Pullback, autograd_pullback
+from steincritic.errors import InputError
+from steincritic.shapes import BankPerPoint, BankPoints
+from steincritic.stein.divergence import directional
+
+_STATEFUL = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
+
+
+class ModuleNetwork:
+    """Modules of one architecture, one a bank member; each maps (n, d) to (n, d).
+
+    The modules are copied, never changed. They must compute every row on its own: dropout and batch
+    normalisation would make the divergence wrong, so they are refused.
+    """
+
+    def __init__(self, *modules: nn.Module) -> None:
+        if not modules:
+            raise InputError("pass at least one nn.Module")
+        for part in (part for module in modules for part in module.modules()):
+            if isinstance(part, _STATEFUL):
+                raise InputError(
+                    f"a critic must treat each row alone and without noise, but the module holds "
+                    f"{type(part).__name__}; take it out (LayerNorm is fine)"
+                )
+        self._modules = modules
+
+    def init(self, dim: int, seeds: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Parameters:
+        if len(seeds) != len(self._modules):
+            raise InputError(
+                f"a bank of {len(seeds)} members needs as many modules, got {len(self._modules)}"
+            )
+        stacked, _ = stack_module_state(list(self._modules))
+        parameters = {
+            name: value.detach().to(dtype=dtype, device=device, copy=True) for name, value in stacked.items()
+        }
+        one = {name: value[:1] for name, value in parameters.items()}
+        self._check_output(self.field(one, torch.zeros(1, 2, dim, dtype=dtype, device=device)), dim)
+        return parameters
+
+    @staticmethod
+    def _check_output(f: Tensor, dim: int) -> None:
+        if f.shape != (1, 2, dim):
+            raise InputError(
+                f"the module must map (n, {dim}) to (n, {dim}); for two points it returned "
+                f"{tuple(f.shape[1:])}"
+            )
+
+    def row_cost(self, parameters: Parameters) -> int:
+        members = next(iter(parameters.values())).shape[0]
+        return members * max(max(value.shape[1:], default=1) for value in parameters.values())
+
+    def _call(self, member: Parameters, x: Tensor) -> Tensor:
+        result: Tensor = functional_call(self._modules[0], member, (x,))
+        return result
+
+    def field(self, parameters: Parameters, x: BankPoints) -> BankPoints:
+        return vmap(self._call)(parameters, x.expand(self._members(parameters), *x.shape[1:]))
+
+    def field_and_divergence(
+        self, parameters: Parameters, x: BankPoints, probe: BankPoints | None = None
+    ) -> tuple[BankPoints, BankPerPoint]:
+        x = x.expand(self._members(parameters), *x.shape[1:])
+        if probe is not None:
+            return vmap(self._probed)(parameters, x, probe)
+        basis = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
+        total = torch.zeros((), dtype=x.dtype, device=x.device)
+        for direction in basis:  # one tangent at a time keeps the memory of a forward pass
+            f, part = vmap(self._probed)(parameters, x, direction.expand_as(x))
+            total = total + part
+        return f, total
+
+    def _probed(self, member: Parameters, x: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+        f, tangent = directional(lambda y: self._call(member, y), x, z)
+        return f, (tangent * z).sum(-1)
+
+    def pullback(
+        self, parameters: Parameters, x: BankPoints, probe: BankPoints | None
+    ) -> tuple[BankPoints, BankPerPoint, Pullback]:
+        return autograd_pullback(self, parameters, x, probe)
+
+    @staticmethod
+    def _members(parameters: Parameters) -> int:
+        return next(iter(parameters.values())).shape[0]

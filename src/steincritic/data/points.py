@@ -1,0 +1,154 @@
+"""ScoredPoints, the currency of the library: points with the model's score at them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from steincritic.data.arrays import as_points, check_finite
+from steincritic.errors import InputError, ModelError
+from steincritic.models.base import SamplingModel, ScoreModel, as_model, dimension
+from steincritic.rng import generator
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredPoints:
+    """Points and the model's score at them, both (..., n, d).
+
+    The score at the points is all that a critic, a test or a diagnosis ever asks of a model, so a
+    pair of arrays from any source will do.
+    """
+
+    x: Tensor
+    score: Tensor
+
+    def __post_init__(self) -> None:
+        for name in ("x", "score"):
+            value = getattr(self, name)
+            if not isinstance(value, Tensor):
+                object.__setattr__(self, name, as_points(value, name=name))
+        if self.x.shape != self.score.shape:
+            raise InputError(
+                f"x and score must have one shape, got {tuple(self.x.shape)} and {tuple(self.score.shape)}"
+            )
+        if self.x.ndim < 2:
+            raise InputError(f"x must have shape (n, d), got {tuple(self.x.shape)}")
+
+    def __len__(self) -> int:
+        return self.x.shape[-2]
+
+    @property
+    def dim(self) -> int:
+        return self.x.shape[-1]
+
+    def __getitem__(self, rows: Any) -> "ScoredPoints":
+        """Rows of every set: an index, a slice, a mask or an index tensor over the point axis."""
+        return ScoredPoints(self.x[..., rows, :], self.score[..., rows, :])
+
+    def to(self, *args: Any, **kwargs: Any) -> "ScoredPoints":
+        return ScoredPoints(self.x.to(*args, **kwargs), self.score.to(*args, **kwargs))
+
+    def shuffled(self, *, seed: int) -> "ScoredPoints":
+        order = torch.randperm(len(self), generator=generator(seed, "shuffle"))
+        return self[order.to(self.x.device)]
+
+    def split(self, sizes: Sequence[int], *, seed: int) -> list["ScoredPoints"]:
+        """Disjoint random parts of the given sizes."""
+        if min(sizes) < 1 or sum(sizes) > len(self):
+            raise InputError(
+                f"cannot cut {len(self)} points into parts of {' + '.join(map(str, sizes))}; every part "
+                "needs at least one point"
+            )
+        return [
+            ScoredPoints(x, s)
+            for x, s in zip(
+                *(t[..., : sum(sizes), :].split(list(sizes), dim=-2) for t in self.shuffled(seed=seed)._pair),
+                strict=True,
+            )
+        ]
+
+    def folds(self, count: int, *, seed: int) -> Iterator[tuple["ScoredPoints", "ScoredPoints"]]:
+        """(rest, fold) for each of `count` folds whose sizes differ by at most one."""
+        if not 2 <= count <= len(self):
+            raise InputError(f"need between 2 folds and one a point ({len(self)}), got {count}")
+        label = torch.arange(len(self), device=self.x.device) % count
+        points = self.shuffled(seed=seed)
+        for k in range(count):
+            yield points[label != k], points[label == k]
+
+    @property
+    def _pair(self) -> tuple[Tensor, Tensor]:
+        return self.x, self.score
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """Per-coordinate location and scale: y = (x - location) / scale.
+
+    A change of variables: the score of y is scale * score of x, so every Stein identity holds in y.
+    """
+
+    location: Tensor  # (d,)
+    scale: Tensor  # (d,)
+
+    @classmethod
+    def identity(cls, dim: int) -> "Frame":
+        return cls(torch.zeros(dim, dtype=torch.float64), torch.ones(dim, dtype=torch.float64))
+
+    @classmethod
+    def of(cls, x: Tensor) -> "Frame":
+        """Mean and standard deviation of a sample; a constant coordinate keeps scale 1."""
+        x = x.to(torch.float64)
+        scale = x.std(0) if len(x) > 1 else torch.zeros_like(x[0])
+        return cls(x.mean(0), torch.where(scale > 0, scale, torch.ones_like(scale)))
+
+    def enter(self, points: ScoredPoints) -> ScoredPoints:
+        location, scale = self.location.to(points.x), self.scale.to(points.x)
+        return ScoredPoints((points.x - location) / scale, points.score * scale)
+
+
+def scored(model: Any, x: Any, *, name: str = "x") -> ScoredPoints:
+    """Data as scored points: already scored ones pass, others are scored by the model, once."""
+    if isinstance(x, ScoredPoints):
+        points = x
+    else:
+        model = as_model(model)
+        points = score_points(model, as_points(x, name=name, dim=dimension(model)), name=name)
+    check_finite(points.x, name=name)
+    check_finite(points.score, name=f"the score at {name}")
+    return points
+
+
+def score_points(model: ScoreModel, x: Tensor, *, name: str = "x") -> ScoredPoints:
+    try:
+        score = model.score(x)
+    except ModelError:
+        raise
+    except Exception as error:
+        raise ModelError(
+            f"model.score raised {type(error).__name__} on {name} of shape {tuple(x.shape)}: "
+            f"{str(error).splitlines()[0] if str(error) else 'no message'}"
+        ) from error
+    score = torch.as_tensor(score)
+    if score.shape != x.shape:
+        raise ModelError(
+            f"model.score must return the shape of its argument, {tuple(x.shape)}; got {tuple(score.shape)}"
+        )
+    return ScoredPoints(x.detach(), score.detach().to(x))
+
+
+def sample_points(model: ScoreModel, n: int, *, seed: int, like: Tensor | None = None) -> ScoredPoints:
+    """n scored draws of the model, on the device and in the dtype of `like` where it is given."""
+    if not isinstance(model, SamplingModel):
+        raise ModelError(
+            "this needs draws from the model, which has no sample(n, seed=0); pass a (score, sample) pair "
+            "or use a method that works without draws"
+        )
+    x = torch.as_tensor(model.sample(n, seed=seed)).detach()
+    dim = dimension(model) if like is None else like.shape[-1]
+    if x.ndim != 2 or len(x) != n or (dim is not None and x.shape[1] != dim):
+        raise ModelError(f"model.sample({n}) must return shape ({n}, {dim or 'd'}), got {tuple(x.shape)}")
+    check_finite(x, name="model.sample(n)")
+    return score_points(model, x if like is None else x.to(like), name="the model's own draws")

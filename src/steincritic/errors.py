@@ -1,0 +1,43 @@
+"""The few error and warning kinds, and the checks done at the public doors."""
+
+import math
+
+
+class InputError(ValueError):
+    """Something the caller gave cannot be used; one line: what was expected, what came, the way out."""
+
+
+class ModelError(InputError):
+    """The model's score or sampler raised, or returned something that is no score or sample."""
+
+
+class DivergedError(RuntimeError):
+    """Training of a critic met a non-finite loss; nothing may be concluded from that critic."""
+
+
+class FileFormatError(InputError):
+    """A file is not what its name or its place says."""
+
+
+class DoubtfulWarning(UserWarning):
+    """The result stands, but a reader should know why it may be weaker than it looks."""
+
+
+def check_level(level: float) -> None:
+    if not (isinstance(level, int | float) and 0 < level < 1):
+        raise InputError(f"level must lie in (0, 1), for example 0.05: got {level!r}")
+
+
+def check_count(value: int, *, name: str, least: int = 1) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
+
+
+def check_positive(value: float, *, name: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise InputError(f"{name} must be a positive finite number, got {value!r}")
+
+
+def check_choice(value: str, *, name: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise InputError(f"{name} must be one of {', '.join(choices)}; got {value!r}")

@@ -1,0 +1,73 @@
+"""Writing files so that no reader ever sees half of one, and reading tensors without running code."""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from steincritic.errors import FileFormatError, InputError
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write beside, flush to disk, rename: the file is the old one or the new one, whole."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, beside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from None
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(beside, 0o644)
+        os.replace(beside, path)
+    except OSError as error:
+        Path(beside).unlink(missing_ok=True)
+        raise InputError(f"cannot write {path}: {error.strerror}; the old file is untouched") from None
+    except BaseException:
+        Path(beside).unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
+    """Tensors and a JSON description in one safetensors file."""
+    plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    write_atomically(path, save(plain, metadata={"steincritic": json.dumps(about)}))
+
+
+def read_tensors(
+    path: Path, *, device: torch.device | str = "cpu"
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors and the description; anything that is no such file is refused, nothing is executed."""
+    if not path.is_file():
+        raise InputError(f"no such file: {path}")
+    try:
+        with safe_open(path, framework="pt", device=str(device)) as file:
+            about = json.loads((file.metadata() or {})["steincritic"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}
+    except (SafetensorError, OSError, KeyError, ValueError) as error:
+        raise FileFormatError(f"{path} is not a steincritic file or is damaged: {error}") from None
+    if not isinstance(about, dict):
+        raise FileFormatError(f"{path} is not a steincritic file: its description is no object")
+    return tensors, about
+
+
+def _sync_folder(folder: Path) -> None:
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return  # some file systems do not open folders; the rename stands all the same
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        return
+    finally:
+        os.close(descriptor)

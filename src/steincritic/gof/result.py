@@ -1,0 +1,94 @@
+"""GofResult: the outcome of one goodness-of-fit test, whatever the method."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from steincritic.errors import check_level
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class GofResult:
+    """Outcome of one test of H0: the data come from the model. Large statistics speak against the model."""
+
+    statistic: float
+    null_distribution: Tensor  # (b,) the statistic under the model
+    level: float
+    method: str
+    threshold: str  # how the null distribution was made
+    exact: bool  # is the level guaranteed for any n?
+    n: int  # points the statistic was computed on
+    seed: int
+    notes: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_level(self.level)
+
+    @property
+    def pvalue(self) -> float:
+        """Share of null draws at least as large, counting the observed one, so never zero."""
+        larger = int((self.null_distribution >= self.statistic).sum())
+        return (larger + 1) / (len(self.null_distribution) + 1)
+
+    @property
+    def rejected(self) -> bool:
+        return self.pvalue <= self.level
+
+    def __repr__(self) -> str:
+        verdict = "rejected" if self.rejected else "not rejected"
+        return (
+            f"GofResult({verdict} at level {self.level:g}: statistic={self.statistic:.4g}, "
+            f"p={self.pvalue:.3g}, {len(self.null_distribution)} null draws, {self.method})"
+        )
+
+    def summary(self) -> str:
+        """The verdict in sentences."""
+        verdict = (
+            "The data do not look like draws from the model"
+            if self.rejected
+            else "Nothing here speaks against the model"
+        )
+        strength = "exact for any sample size" if self.exact else "approximate"
+        lines = [
+            f"{verdict} (p = {self.pvalue:.3g}, level {self.level:g}).",
+            f"Statistic {self.statistic:.4g} on {self.n} points, against {len(self.null_distribution)} "
+            f"draws under the model; method {self.method}, threshold {self.threshold} ({strength}).",
+        ]
+        return "\n".join([*lines, *self.notes])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return {
+            "statistic": self.statistic,
+            "pvalue": self.pvalue,
+            "rejected": self.rejected,
+            "level": self.level,
+            "method": self.method,
+            "threshold": self.threshold,
+            "exact": self.exact,
+            "n": self.n,
+            "seed": self.seed,
+            "notes": list(self.notes),
+            "settings": dict(self.settings),
+            "null_distribution": self.null_distribution.tolist(),
+        }
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """The null distribution with the observed statistic."""
+        if ax is None:
+            from matplotlib import pyplot
+
+            _, ax = pyplot.subplots(figsize=(5, 3))
+        ax.hist(self.null_distribution.cpu().numpy(), bins=40, color="#9aa5b1", label="under the model")
+        ax.axvline(self.statistic, color="#c0392b", linewidth=2, label="observed")
+        ax.set_xlabel("statistic")
+        ax.set_yticks([])
+        ax.set_title(f"p = {self.pvalue:.3g}")
+        ax.legend(frameon=False)
+        return ax

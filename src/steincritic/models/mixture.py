@@ -1,0 +1,114 @@
+"""Gaussian mixtures, with the score in closed form."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from steincritic.errors import InputError
+from steincritic.rng import generator
+from steincritic.shapes import PerPoint, Points
+
+
+class GaussianMixture:
+    r"""$q = \sum_k \pi_k N(\mu_k, \Sigma_k)$.
+
+    Args:
+        means: (k, d).
+        covariances: (k, d, d); (k, d) for diagonal ones; a number or (k,) for multiples of the identity.
+        weights: (k,), normalised here; equal when left out.
+
+    >>> q = GaussianMixture([[0.0, 0.0], [3.0, 0.0]], 1.0)
+    >>> q.sample(2, seed=0).shape
+    torch.Size([2, 2])
+    """
+
+    def __init__(self, means: Any, covariances: Any = 1.0, weights: Any = None) -> None:
+        self.means = _tensor(means, "means")
+        if self.means.ndim != 2:
+            raise InputError(f"means must have shape (k, d), got {tuple(self.means.shape)}")
+        k, self.dim = self.means.shape
+        self.covariances = _full_covariances(_tensor(covariances, "covariances"), k, self.dim)
+        self.weights = torch.ones(k).to(self.means) if weights is None else _tensor(weights, "weights")
+        if self.weights.shape != (k,) or not bool((self.weights > 0).all()):
+            raise InputError(f"weights must be {k} positive numbers, got {self.weights.tolist()}")
+        self.weights = self.weights / self.weights.sum()
+        factors, failed = torch.linalg.cholesky_ex(self.covariances)
+        if bool(failed.any()):
+            raise InputError(
+                f"covariances[{int(failed.nonzero()[0])}] is not positive definite; every component "
+                "needs a covariance with positive eigenvalues"
+            )
+        self._factors = factors  # (k, d, d) lower
+        self._precisions = torch.cholesky_inverse(factors)
+        log_det = 2 * factors.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        self._log_scale = self.weights.log() - 0.5 * (log_det + self.dim * math.log(2 * math.pi))
+
+    def to(self, *args: Any) -> "GaussianMixture":
+        """The same mixture on another device or in another dtype; draws come from there."""
+        return GaussianMixture(self.means.to(*args), self.covariances.to(*args), self.weights.to(*args))
+
+    def log_prob(self, x: Any) -> PerPoint:
+        return self._joint(_points(x, self.dim))[0].logsumexp(-1)
+
+    def score(self, x: Any) -> Points:
+        r"""$\sum_k r_k(x)\, \Sigma_k^{-1} (\mu_k - x)$ with responsibilities r."""
+        log_joint, pull = self._joint(_points(x, self.dim))
+        return (log_joint.softmax(-1)[..., None] * pull).sum(-2)
+
+    def sample(self, n: int, *, seed: int = 0) -> Points:
+        source = generator(seed, "mixture", device=self.means.device)
+        component = torch.multinomial(self.weights, n, replacement=True, generator=source)
+        z = torch.randn(n, self.dim, generator=source, dtype=self.means.dtype, device=self.means.device)
+        x = torch.empty_like(z)
+        for k, (mean, factor) in enumerate(zip(self.means, self._factors, strict=True)):
+            rows = component == k
+            x[rows] = mean + z[rows] @ factor.T
+        return x
+
+    def _joint(self, x: Points) -> tuple[Tensor, Tensor]:
+        """log of weight times density (..., k), and Σ⁻¹(μ - x) (..., k, d), for each component."""
+        away = self.means.to(x) - x[..., None, :]  # (..., k, d)
+        pull = (self._precisions.to(x) @ away[..., None])[..., 0]
+        return self._log_scale.to(x) - 0.5 * (away * pull).sum(-1), pull
+
+
+def _tensor(value: Any, name: str) -> Tensor:
+    try:
+        tensor = torch.as_tensor(value)
+        tensor = tensor if tensor.is_floating_point() else tensor.to(torch.float64)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"{name} must be an array of numbers: {error}") from None
+    if (
+        not isinstance(value, Tensor)
+        and tensor.dtype == torch.float32
+        and isinstance(value, list | tuple | float)
+    ):
+        tensor = torch.as_tensor(value, dtype=torch.float64)  # Python numbers are doubles
+    if not bool(tensor.isfinite().all()):
+        raise InputError(f"{name} must be finite")
+    return tensor
+
+
+def _points(given: Any, dim: int) -> Points:
+    x: Tensor = torch.as_tensor(given)
+    if x.ndim < 2 or x.shape[-1] != dim:
+        hint = "; for a single point pass x[None]" if x.shape == (dim,) else ""
+        raise InputError(f"x must have shape (n, {dim}), got {tuple(x.shape)}{hint}")
+    return x
+
+
+def _full_covariances(given: Tensor, k: int, d: int) -> Tensor:
+    eye = torch.eye(d).to(given)
+    if given.ndim == 0:
+        return (given * eye).expand(k, d, d)
+    if given.shape == (k,):
+        return given[:, None, None] * eye
+    if given.shape == (k, d):
+        return torch.diag_embed(given)
+    if given.shape == (k, d, d):
+        return given
+    raise InputError(
+        f"covariances must be a number, ({k},), ({k}, {d}) or ({k}, {d}, {d}); got {tuple(given.shape)}"
+    )

@@ -1,0 +1,31 @@
+"""The Stein operator. Every witness value in the library comes from this file."""
+
+from torch import Tensor
+
+from steincritic.data.points import ScoredPoints
+from steincritic.shapes import PerPoint
+from steincritic.stein.divergence import Divergence, VectorField, exact
+
+
+def stein_values(score: Tensor, f: Tensor, div_f: Tensor) -> Tensor:
+    r"""Apply the model's Stein operator to a critic, at each point.
+
+    $$(T_q f)(x) = s_q(x) \cdot f(x) + \nabla \cdot f(x)$$
+
+    Its mean under q is zero for smooth, decaying f (Stein's identity); far from zero on data, it
+    speaks against q.
+
+    Args:
+        score: s_q at the points, (..., n, d).
+        f: the critic's values there, (..., n, d).
+        div_f: its divergence there, (..., n).
+
+    References: [repasky2023] eq. (1).
+    """
+    return (score * f).sum(-1) + div_f
+
+
+def witness_of(field: VectorField, points: ScoredPoints, *, divergence: Divergence = exact) -> PerPoint:
+    """Stein values of any vector field at scored points."""
+    f, div_f = divergence(field, points.x)
+    return stein_values(points.score, f, div_f)

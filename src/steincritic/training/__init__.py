@@ -1,0 +1,24 @@
+"""Training of critics with staged regularisation."""
+
+from steincritic.training.fit import FittedBank, Training, Yardsticks, always, fit_bank
+from steincritic.training.history import History
+from steincritic.training.objective import Gap
+from steincritic.training.progress import Callback, ProgressBar
+from steincritic.training.staging import Adaptive, Stage, Staged, Staging, fixed
+
+__all__ = [
+    "Adaptive",
+    "Callback",
+    "FittedBank",
+    "Gap",
+    "History",
+    "ProgressBar",
+    "Stage",
+    "Staged",
+    "Staging",
+    "Training",
+    "Yardsticks",
+    "always",
+    "fit_bank",
+    "fixed",
+]

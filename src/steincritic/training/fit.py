@@ -1,0 +1,365 @@
+"""fit_bank: train a bank of critics in one batched program."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from steincritic.critics.bank import Bank
+from steincritic.critics.mlp import MLP
+from steincritic.critics.network import Network
+from steincritic.data.points import ScoredPoints
+from steincritic.errors import DivergedError, InputError, check_choice, check_count, check_positive
+from steincritic.rng import Streams
+from steincritic.shapes import BankPerPoint, BankPoints, PerMember
+from steincritic.stein.operator import stein_values
+from steincritic.training import checkpoint as checkpoints
+from steincritic.training.history import History
+from steincritic.training.objective import Gap, Loss, loss_cotangents, loss_of, monitor
+from steincritic.training.progress import Callback
+from steincritic.training.selection import Epoch, Keeper, Snapshots, keeper
+from steincritic.training.staging import Quantity, Stage, Staging
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """How critics are trained.
+
+    Args:
+        epochs, batch_size, learning_rate: Adam on mini-batches drawn without replacement.
+        divergence: the trace in the loss: "exact", or one "gaussian" or "rademacher" probe a point;
+            "auto" is exact up to two dimensions and a Gaussian probe beyond, as in the paper. Outside
+            the loss the divergence is always exact.
+        selection: which epochs make the result: "last", "monitor" or "trajectory".
+        dtype: "float32" or "float64".
+        tensor_cores: let a GPU round products in training to TF32; everything else stays full precision.
+    """
+
+    epochs: int = 60
+    batch_size: int = 40
+    learning_rate: float = 2e-3
+    divergence: str = "auto"
+    selection: str = "last"
+    dtype: str = "float32"
+    tensor_cores: bool = True
+
+    def __post_init__(self) -> None:
+        check_count(self.epochs, name="epochs")
+        check_count(self.batch_size, name="batch_size")
+        check_positive(self.learning_rate, name="learning_rate")
+        check_choice(self.divergence, name="divergence", choices=("auto", "exact", "gaussian", "rademacher"))
+        check_choice(self.selection, name="selection", choices=("last", "monitor", "trajectory"))
+        check_choice(self.dtype, name="dtype", choices=("float32", "float64"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Yardsticks:
+    """What training is measured with; none of it reaches a gradient.
+
+    Each is a function of how often it was asked, so that points can be drawn afresh; `always` makes
+    one of points that stay the same.
+    """
+
+    validation: Callable[[int], ScoredPoints] | None = None
+    gap_p: Callable[[int], Gap] | None = None
+    gap_q: Gap | None = None
+
+
+def always(value: T) -> Callable[[int], T]:
+    return lambda asked: value
+
+
+@dataclass(frozen=True, eq=False)
+class FittedBank:
+    """Trained critics, scaleless: a field is λf, an estimate of s_q - s_p."""
+
+    snapshots: Snapshots
+    history: History
+    seeds: tuple[int, ...]
+    failures: tuple[str | None, ...]  # why a member stopped early, if it did
+    seconds: Mapping[str, float] = field(default_factory=dict)  # training, evaluation
+
+    def __len__(self) -> int:
+        return len(self.seeds)
+
+    def __getitem__(self, members: slice) -> "FittedBank":
+        banks = tuple(bank[members] for bank in self.snapshots.banks)
+        return FittedBank(
+            Snapshots(banks, self.snapshots.coefficients[:, members]),
+            History({name: value[:, members] for name, value in self.history.items()}),
+            self.seeds[members],
+            self.failures[members],
+            self.seconds,
+        )
+
+    def require_success(self) -> None:
+        """Raise if any member met a non-finite loss: nothing may be concluded from it."""
+        failed = [f"critic {k}: {why}" for k, why in enumerate(self.failures) if why]
+        if failed:
+            rest = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+            raise DivergedError(failed[0] + rest)
+
+    def field(self, x: Tensor) -> BankPoints:
+        parts = (
+            c[:, None, None] * bank.field(x)
+            for bank, c in zip(self.snapshots.banks, self.snapshots.coefficients, strict=True)
+        )
+        return torch.stack(list(parts)).sum(0)
+
+    def witness(self, points: ScoredPoints, probe: BankPoints | None = None) -> BankPerPoint:
+        """Stein values of every member at shared (n, d) or own (e, n, d) points; exact without a probe."""
+        self.require_success()
+        bank = self.snapshots.banks[0]
+        points = points.to(dtype=bank.dtype, device=bank.device)
+        total = torch.zeros((), dtype=bank.dtype, device=bank.device)
+        for bank, c in zip(self.snapshots.banks, self.snapshots.coefficients, strict=True):
+            f, div_f = bank.field_and_divergence(points.x, probe)
+            total = total + c[:, None] * stein_values(points.score, f, div_f)
+        return total
+
+
+def fit_bank(
+    points: ScoredPoints,
+    *,
+    staging: Staging | Sequence[Staging],
+    seeds: Sequence[int],
+    network: Network | None = None,
+    training: Training | None = None,
+    yardsticks: Yardsticks | None = None,
+    callbacks: Sequence[Callback] = (),
+    device: torch.device | str | None = None,
+    checkpoint: str | Path | None = None,
+) -> FittedBank:
+    """Train one critic a seed, all at once; none depends on its neighbours.
+
+    Args:
+        points: shared (n, d) or own (e, n, d) training points, scored by the model.
+        staging: λ through training, one for all members or one each.
+        seeds: decide each member's initial weights, batches and probes.
+        yardsticks: validation points and, where p is known, the optimum, for the history.
+        checkpoint: a file to resume from if it is there and to keep after every epoch; it must stem
+            from the same data and settings.
+    """
+    stagings = list(staging) if isinstance(staging, Sequence) else [staging] * len(seeds)
+    if not seeds or len(stagings) != len(seeds):
+        raise InputError(f"need one staging a seed, got {len(stagings)} for {len(seeds)} seeds")
+    if points.x.ndim == 3 and len(points.x) != len(seeds):
+        raise InputError(f"got points for {len(points.x)} members but {len(seeds)} seeds")
+    run = _Run(
+        points=points,
+        stagings=stagings,
+        seeds=seeds,
+        network=network or MLP(),
+        training=training or Training(),
+        yardsticks=yardsticks or Yardsticks(),
+        device=torch.device(device) if device is not None else points.x.device,
+        checkpoint=checkpoints.Checkpoint(Path(checkpoint)) if checkpoint else None,
+    )
+    return run.fit(callbacks)
+
+
+class _Run:
+    """The state of one training: everything that changes lives here."""
+
+    def __init__(
+        self,
+        *,
+        points: ScoredPoints,
+        stagings: list[Staging],
+        seeds: Sequence[int],
+        network: Network,
+        training: Training,
+        yardsticks: Yardsticks,
+        device: torch.device,
+        checkpoint: checkpoints.Checkpoint | None,
+    ) -> None:
+        self.training, self.stagings, self.yardsticks = training, stagings, yardsticks
+        self.seeds, self.checkpoint = tuple(seeds), checkpoint
+        self.dtype = getattr(torch, training.dtype)
+        points = points.to(dtype=self.dtype, device=device)
+        members = len(seeds)
+        self.points = ScoredPoints(*(t.expand(members, *t.shape[-2:]) for t in (points.x, points.score)))
+        parameters = network.init(points.dim, seeds, dtype=self.dtype, device=device)
+        self.bank = Bank(network, parameters)
+        self.optimizer = torch.optim.Adam(list(parameters.values()), lr=training.learning_rate, fused=True)
+        self.streams = Streams.from_seeds(seeds, device=device)
+        self.stages: list[Stage] = [staging.begin() for staging in stagings]
+        self.keeper: Keeper = keeper(training.selection)
+        self.history = History()
+        self.failures: list[str | None] = [None] * members
+        self.asked = 0
+        self.seconds = {"training": 0.0, "evaluation": 0.0}
+
+    def fit(self, callbacks: Sequence[Callback]) -> FittedBank:
+        first = self._resume()
+        for epoch in range(first, self.training.epochs):
+            with self._clock("training"), _matmul_precision(self.training.tensor_cores):
+                row = self._train_epoch(epoch)
+            with self._clock("evaluation"):
+                row |= self._measure_epoch(epoch)
+            self.history = self.history.with_row(row)
+            if all(self.failures):
+                break
+            self._save(epoch)
+            for callback in callbacks:
+                callback(epoch, self.training.epochs, row)
+        return FittedBank(
+            self.keeper.result(), self.history, self.seeds, tuple(self.failures), dict(self.seconds)
+        )
+
+    @cached_property
+    def steps_per_epoch(self) -> int:
+        return -(-len(self.points) // self.training.batch_size)
+
+    @property
+    def lam(self) -> PerMember:
+        return torch.tensor([stage.lam for stage in self.stages], dtype=self.dtype, device=self.bank.device)
+
+    def _train_epoch(self, epoch: int) -> dict[str, Tensor]:
+        order = self.streams.permutations(epoch, len(self.points))  # (e, n)
+        shuffled = [t.gather(1, order[..., None].expand(t.shape)) for t in (self.points.x, self.points.score)]
+        batches = zip(*(t.split(self.training.batch_size, dim=1) for t in shuffled), strict=True)
+        lam, losses, lams = self.lam, [], []
+        for step, (x, score) in enumerate(batches, start=epoch * self.steps_per_epoch):
+            if self._advance_stages(step):
+                lam = self.lam
+            losses.append(self._step(step, x, score, lam))
+            lams.append(lam)
+        stein = torch.stack([loss.stein for loss in losses])
+        penalty = torch.stack([loss.penalty for loss in losses])
+        self._note_failures(epoch, (penalty - stein), torch.stack(lams))
+        row = {"loss": penalty - stein, "stein": stein, "penalty": penalty}
+        return {name: value.mean(0) for name, value in row.items()} | {"lam": lam}
+
+    def _step(self, step: int, x: BankPoints, score: BankPoints, lam: PerMember) -> Loss:
+        f, div_f, pull = self.bank.network.pullback(self.bank.parameters, x, self._probe(step, x))
+        gradient = pull(*loss_cotangents(score, f, lam))
+        for name, value in self.bank.parameters.items():
+            value.grad = gradient[name]
+        self.optimizer.step()
+        return loss_of(score, f, div_f, lam)
+
+    def _probe(self, step: int, x: BankPoints) -> BankPoints | None:
+        kind = self.training.divergence
+        if kind == "auto":
+            kind = "exact" if x.shape[-1] <= 2 else "gaussian"
+        if kind == "exact":
+            return None
+        draw = self.streams.normals if kind == "gaussian" else self.streams.signs
+        return draw(step, tuple(x.shape[1:]), self.dtype)
+
+    def _advance_stages(self, step: int) -> bool:
+        """Move every member whose interval ends here; says whether any did."""
+        due = [
+            k
+            for k, staging in enumerate(self.stagings)
+            if step and step % (staging.every or self.steps_per_epoch) == 0
+        ]
+        observed: dict[Quantity, list[float]] = {}
+
+        def observer(k: int) -> Callable[[Quantity], float]:
+            def observe(quantity: Quantity) -> float:
+                if quantity not in observed:
+                    observed[quantity] = self._observe(quantity).tolist()
+                return observed[quantity][k]
+
+            return observe
+
+        for k in due:
+            self.stages[k] = self.stagings[k].advance(self.stages[k], observer(k))
+        return bool(due)
+
+    def _observe(self, quantity: Quantity) -> PerMember:
+        self.asked += 1
+        if quantity == "monitor" and self.yardsticks.validation is not None:
+            return monitor(self.bank, self.yardsticks.validation(self.asked), self.lam)
+        if quantity == "mse_p" and self.yardsticks.gap_p is not None:
+            return self.yardsticks.gap_p(self.asked).error(self.bank, self.lam)
+        raise InputError(
+            f"adaptive staging on {quantity!r} needs "
+            + ("validation points: pass validation=" if quantity == "monitor" else "a known p")
+        )
+
+    def _measure_epoch(self, epoch: int) -> dict[str, Tensor]:
+        row: dict[str, Tensor] = {}
+        yard, lam = self.yardsticks, self.lam
+        if yard.validation is not None:
+            row["monitor"] = monitor(self.bank, yard.validation(0), lam)
+        if yard.gap_q is not None:
+            row["mse_q"] = yard.gap_q.error(self.bank, lam)
+        if yard.gap_p is not None:
+            row["mse_p"] = yard.gap_p(0).error(self.bank, lam)
+        self.keeper.see(Epoch(epoch, self.training.epochs, self.bank, lam, row.get("monitor"), self._spread))
+        return row
+
+    def _spread(self) -> PerMember:
+        f, div_f = self.bank.field_and_divergence(self.points.x)
+        return (self.lam[:, None] * stein_values(self.points.score, f, div_f)).std(-1)
+
+    def _note_failures(self, epoch: int, losses: Tensor, lams: Tensor) -> None:
+        """Mark members whose loss was not finite, with the step where it happened; (steps, e) arrays."""
+        bad = (~losses.isfinite()).cpu()
+        for k in bad.any(0).nonzero()[:, 0].tolist():
+            if self.failures[k] is None:
+                step = int(bad[:, k].nonzero()[0, 0])
+                self.failures[k] = (
+                    f"non-finite loss at step {epoch * self.steps_per_epoch + step} (epoch {epoch + 1}, "
+                    f"lambda {float(lams[step, k]):.3g}, seed {self.seeds[k]}); lower the learning rate "
+                    f"({self.training.learning_rate:g}) or standardise the data"
+                )
+
+    def _resume(self) -> int:
+        """The epoch to go on with; everything that changes is put back to where it was."""
+        if self.checkpoint is None:
+            return 0
+        self.identity = checkpoints.identity_of(
+            self.points, self.training, self.stagings, self.seeds, self.bank
+        )
+        saved = self.checkpoint.load(self.identity, device=self.bank.device)
+        if saved is None:
+            return 0
+        saved.into_optimizer(self.bank, self.optimizer)
+        self.stages = saved.stages
+        self.keeper.restore(saved.part("keeper"), self.bank)
+        self.history = History({k: v.cpu() for k, v in saved.part("history").items()})
+        self.failures, self.asked = saved.failures, saved.asked
+        return saved.epoch + 1
+
+    def _save(self, epoch: int) -> None:
+        if self.checkpoint is not None:
+            self.checkpoint.save(
+                self.identity,
+                epoch=epoch,
+                bank=self.bank,
+                optimizer=self.optimizer,
+                stages=self.stages,
+                parts={"keeper": self.keeper.state(), "history": dict(self.history)},
+                failures=self.failures,
+                asked=self.asked,
+            )
+
+    @contextmanager
+    def _clock(self, what: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        if self.bank.device.type == "cuda":
+            torch.cuda.synchronize(self.bank.device)
+        self.seconds[what] += time.perf_counter() - start
+
+
+@contextmanager
+def _matmul_precision(tensor_cores: bool) -> Iterator[None]:
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if tensor_cores else "highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

@@ -1,0 +1,146 @@
+"""Which of the critics met during training is the result. Code decides, never a person.
+
+A keeper sees the bank after every epoch and ends with one or more snapshots and their weights: the
+fitted critic is the weighted sum of the scaleless critics λf. One snapshot has weight one.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from steincritic.critics.bank import Bank
+from steincritic.errors import InputError, check_choice
+from steincritic.shapes import PerMember
+
+
+@dataclass(frozen=True, eq=False)
+class Epoch:
+    """What a keeper may look at when an epoch has ended."""
+
+    index: int
+    count: int
+    bank: Bank
+    lam: PerMember
+    monitor: PerMember | None
+    spread: Callable[[], PerMember]  # sd of the scaleless witness on the training points, on demand
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshots:
+    """Banks from one or more epochs with (s, e) coefficients of their fields."""
+
+    banks: tuple[Bank, ...]
+    coefficients: Tensor
+
+    def __post_init__(self) -> None:
+        assert self.coefficients.shape == (len(self.banks), len(self.banks[0]))
+
+
+class Keeper(Protocol):
+    def see(self, epoch: Epoch) -> None: ...
+
+    def result(self) -> Snapshots: ...
+
+    def state(self) -> dict[str, Tensor]:
+        """What a checkpoint must hold so that `restore` continues exactly."""
+        ...
+
+    def restore(self, state: dict[str, Tensor], like: Bank) -> None: ...
+
+
+class KeepLast:
+    """The critic after the last epoch."""
+
+    def see(self, epoch: Epoch) -> None:
+        self._bank, self._lam = epoch.bank, epoch.lam
+
+    def result(self) -> Snapshots:
+        return Snapshots((self._bank.clone(),), self._lam[None].clone())
+
+    def state(self) -> dict[str, Tensor]:
+        return {}
+
+    def restore(self, state: dict[str, Tensor], like: Bank) -> None:
+        return None
+
+
+class KeepBest:
+    """For each member, the critic of the epoch where its validation monitor was lowest."""
+
+    def see(self, epoch: Epoch) -> None:
+        if epoch.monitor is None:
+            raise InputError('selection "monitor" needs validation points: pass validation=')
+        if epoch.index == 0:
+            self._bank, self._lam, self._best = epoch.bank.clone(), epoch.lam.clone(), epoch.monitor
+            return
+        better = epoch.monitor < self._best
+        self._best = torch.where(better, epoch.monitor, self._best)
+        self._lam = torch.where(better, epoch.lam, self._lam)
+        for name, value in self._bank.parameters.items():
+            value[better] = epoch.bank.parameters[name][better]
+
+    def result(self) -> Snapshots:
+        return Snapshots((self._bank,), self._lam[None])
+
+    def state(self) -> dict[str, Tensor]:
+        kept = {f"best.{name}": value for name, value in self._bank.parameters.items()}
+        return kept | {"lam": self._lam, "monitor": self._best}
+
+    def restore(self, state: dict[str, Tensor], like: Bank) -> None:
+        self._lam, self._best = state["lam"], state["monitor"]
+        self._bank = Bank(like.network, {k: state[f"best.{k}"] for k in like.parameters})
+
+
+class KeepTrajectory:
+    """The average over the later epochs, each critic scaled by its own spread on the training points."""
+
+    def __init__(self, start: float) -> None:
+        self._start = start
+        self._banks: list[Bank] = []
+        self._weights: list[Tensor] = []
+        self._lams: list[Tensor] = []
+
+    def see(self, epoch: Epoch) -> None:
+        if epoch.index >= math.floor(self._start * epoch.count):
+            self._banks.append(epoch.bank.clone())
+            self._weights.append(1 / epoch.spread())
+            self._lams.append(epoch.lam.clone())
+
+    def result(self) -> Snapshots:
+        weights = torch.stack(self._weights)
+        return Snapshots(tuple(self._banks), torch.stack(self._lams) * weights / weights.sum(0))
+
+    def state(self) -> dict[str, Tensor]:
+        kept = {
+            f"{k}.{name}": value
+            for k, bank in enumerate(self._banks)
+            for name, value in bank.parameters.items()
+        }
+        if self._weights:
+            kept |= {"weights": torch.stack(self._weights), "lams": torch.stack(self._lams)}
+        return kept
+
+    def restore(self, state: dict[str, Tensor], like: Bank) -> None:
+        self._weights = list(state["weights"]) if "weights" in state else []
+        self._lams = list(state["lams"]) if "lams" in state else []
+        self._banks = [
+            Bank(like.network, {name: state[f"{k}.{name}"] for name in like.parameters})
+            for k in range(len(self._weights))
+        ]
+
+
+def keeper(selection: str) -> Keeper:
+    """A fresh keeper for a rule: "last", "monitor" or "trajectory" (the second half of the epochs)."""
+    check_choice(selection, name="selection", choices=tuple(_RULES))
+    return _RULES[selection]()
+
+
+_RULES: dict[str, Callable[[], Keeper]] = {
+    "last": KeepLast,
+    "monitor": KeepBest,
+    "trajectory": lambda: KeepTrajectory(start=0.5),
+}

@@ -1,0 +1,108 @@
+"""λ, the weight of ½E‖f‖², through training: values, one a bank member.
+
+A staging answers two questions: where to begin, and where to go after every `every` batches. The
+trainer asks both of any staging and never which kind it holds.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
+
+from steincritic.errors import InputError, check_choice, check_count, check_positive
+
+Quantity = Literal["monitor", "mse_p"]
+Observe = Callable[[Quantity], float]  # the member's value of a quantity, computed when asked for
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Where a member stands; plain numbers, so that a checkpoint can hold it."""
+
+    lam: float
+    index: int = 0
+    last: float = math.inf  # the last observation
+    improved: bool = False  # has an observation fallen since λ was last lowered?
+
+
+class Staging(Protocol):
+    @property
+    def every(self) -> int | None:
+        """Batches between two calls of `advance`; None is one epoch."""
+        ...
+
+    def begin(self) -> Stage: ...
+
+    def advance(self, stage: Stage, observe: Observe) -> Stage: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Staged:
+    """λ at stage k is max(floor, initial * decay**k), [repasky2023] eq. (15).
+
+    >>> [round(Staged(initial=1.0, floor=0.3, decay=0.5).at(k), 3) for k in range(4)]
+    [1.0, 0.5, 0.3, 0.3]
+    """
+
+    initial: float
+    floor: float
+    decay: float
+    every: int | None = None
+
+    def __post_init__(self) -> None:
+        _check(self.initial, self.floor, self.decay, self.every)
+
+    def at(self, index: int) -> float:
+        return max(self.floor, self.initial * self.decay**index)
+
+    def begin(self) -> Stage:
+        return Stage(self.initial)
+
+    def advance(self, stage: Stage, observe: Observe) -> Stage:
+        return Stage(self.at(stage.index + 1), stage.index + 1)
+
+
+def fixed(lam: float) -> Staged:
+    """The same λ throughout: a staging that does not decay."""
+    return Staged(initial=lam, floor=lam, decay=1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adaptive:
+    """Lower λ when an observed error rises, [repasky2023] appendix C.5.
+
+    After every stage the error must first fall once before its next rise lowers λ again. The error is
+    the validation monitor, or the true MSE_p where p is known.
+    """
+
+    initial: float
+    floor: float
+    decay: float
+    every: int | None = None
+    on: Quantity = "monitor"
+
+    def __post_init__(self) -> None:
+        _check(self.initial, self.floor, self.decay, self.every)
+        check_choice(self.on, name="on", choices=("monitor", "mse_p"))
+
+    def begin(self) -> Stage:
+        return Stage(self.initial)
+
+    def advance(self, stage: Stage, observe: Observe) -> Stage:
+        error = observe(self.on)
+        if stage.improved and error > stage.last:
+            lam = max(self.floor, stage.lam * self.decay)
+            return Stage(lam, stage.index + 1, last=error, improved=False)
+        fell = error < stage.last < math.inf
+        return replace(stage, last=error, improved=stage.improved or fell)
+
+
+def _check(initial: float, floor: float, decay: float, every: int | None) -> None:
+    check_positive(initial, name="lambda (initial)")
+    check_positive(floor, name="lambda (floor)")
+    if floor > initial:
+        raise InputError(f"the floor of lambda must not exceed its initial value: {floor} > {initial}")
+    if not 0 < decay <= 1:
+        raise InputError(f"decay multiplies lambda, so it lies in (0, 1]: got {decay}")
+    if every is not None:
+        check_count(every, name="every (batches)")
