@@ -49,22 +49,23 @@ class Streams:
     def from_seeds(cls, seeds: Sequence[int], *, device: torch.device | str = "cpu") -> "Streams":
         return cls(torch.tensor([derive(s, "streams") for s in seeds], device=device))
 
-    def bits(self, purpose: Purpose, step: int, count: int) -> Tensor:
-        """(e, count) uniform 64-bit patterns, as int64."""
-        state = _mix(self.keys + _signed(_GOLDEN * (2 * step + int(purpose))))  # (e,)
+    def bits(self, purpose: Purpose, step: int | Tensor, count: int) -> Tensor:
+        """(e, count) uniform 64-bit patterns, as int64; a step may be a 0-d int64 tensor."""
+        offset = _GOLDEN * (2 * step + int(purpose))
+        state = _mix(self.keys + (offset if isinstance(offset, Tensor) else _signed(offset)))  # (e,)
         index = torch.arange(1, count + 1, device=self.keys.device)
         return _mix(state[:, None] + _GOLDEN * index)
 
-    def permutations(self, step: int, n: int) -> Tensor:
+    def permutations(self, step: int | Tensor, n: int) -> Tensor:
         """(e, n) one random order of n things a member."""
         return self.bits(Purpose.ORDER, step, n).argsort(dim=-1)
 
-    def signs(self, step: int, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    def signs(self, step: int | Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """(e, *shape) of -1 and 1."""
         sign = 1 - 2 * (self.bits(Purpose.PROBE, step, math.prod(shape)) & 1)
         return sign.to(dtype).view(-1, *shape)
 
-    def normals(self, step: int, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    def normals(self, step: int | Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """(e, *shape) standard normals by Box and Muller, one hash each."""
         bits = self.bits(Purpose.PROBE, step, math.prod(shape))
         radius = ((_shift_right(bits, 32) + 1).to(dtype) / 2**32).log_().mul_(-2).sqrt_()

@@ -28,6 +28,7 @@ from steincritic.training.staging import Staged, Staging
 DEFAULT_STAGING = Staged(initial=0.4, floor=5e-4, decay=0.85)
 _FORMAT = "steincritic-critic-1"
 _FRAME_DRAWS = 2000
+_MISFITS = (KeyError, TypeError, ValueError, RuntimeError, IndexError, AssertionError, StopIteration)
 _HELD_OUT = 0.2  # of the points, for the monitor, as in [repasky2023] section 5.2
 
 
@@ -80,7 +81,6 @@ class Critic:
         about = {
             "format": _FORMAT,
             "network": asdict(network) if isinstance(network, MLP) else None,
-            "snapshots": len(banks),
             "seed": self.fitted.seeds[0],
         }
         write_tensors(Path(path), tensors, about)
@@ -90,7 +90,8 @@ class Critic:
         return self.fitted.snapshots.banks[0]
 
     def _standard_field(self, x: Any) -> Points:
-        x = x.x if isinstance(x, ScoredPoints) else as_points(x, dim=len(self.frame.scale))
+        x = x.x if isinstance(x, ScoredPoints) else as_points(x)
+        self._check_dim(x.shape[-1])
         frame = self.frame
         standard = (x - frame.location.to(x)) / frame.scale.to(x)
         return self.fitted.field(standard)[0]
@@ -102,9 +103,12 @@ class Critic:
                 "load_critic(path, model=q)"
             )
         points = scored(self.model, x)
-        if points.dim != len(self.frame.scale):
-            raise InputError(f"the critic has {len(self.frame.scale)} dimensions, x has {points.dim}")
+        self._check_dim(points.dim)
         return points
+
+    def _check_dim(self, dim: int) -> None:
+        if dim != len(self.frame.scale):
+            raise InputError(f"the critic has {len(self.frame.scale)} dimensions, x has {dim}")
 
 
 def fit_critic(
@@ -148,6 +152,8 @@ def fit_critic(
     points = points.to(device=device)
     if validation is not None:
         held_out = scored(model, validation, name="validation").to(device=device)
+        if held_out.dim != points.dim:
+            raise InputError(f"validation has {held_out.dim} dimensions, x has {points.dim}")
     elif training.selection == "monitor":
         held = max(1, round(_HELD_OUT * len(points)))
         points, held_out = points.split([len(points) - held, held], seed=derive(seed, "validation"))
@@ -174,11 +180,12 @@ def load_critic(path: str | Path, model: Any = None, *, network: nn.Module | Non
     tensors, about = read_tensors(Path(path))
     if about.get("format") != _FORMAT:
         raise FileFormatError(f"{path} is not a saved critic of this version")
-    if about["network"] is None and network is None:
+    if about.get("network") is None and network is None:
         raise InputError(f"{path} holds a critic that was an nn.Module; pass network=<that module>")
     try:
         rebuilt: Network = ModuleNetwork(network) if network is not None else MLP(**about["network"])
-        banks = tuple(Bank(rebuilt, _part(tensors, f"snapshot/{k}/")) for k in range(int(about["snapshots"])))
+        count = len(tensors["coefficients"])
+        banks = tuple(Bank(rebuilt, _part(tensors, f"snapshot/{k}/")) for k in range(count))
         fitted = FittedBank(
             Snapshots(banks, tensors["coefficients"]),
             History(_part(tensors, "history/")),
@@ -190,9 +197,10 @@ def load_critic(path: str | Path, model: Any = None, *, network: nn.Module | Non
             Frame(tensors["frame/location"], tensors["frame/scale"]),
             None if model is None else as_model(model),
         )
-        critic.fitted.field(critic.frame.location[None])  # shapes that do not fit together show here
-    except (KeyError, TypeError, ValueError, RuntimeError, IndexError, AssertionError) as error:
-        raise FileFormatError(f"{path} is damaged: {type(error).__name__} {error}") from None
+        _check_fit(fitted, critic.frame)
+    except _MISFITS as error:
+        first_line = str(error).splitlines()[0] if str(error) else "no message"
+        raise FileFormatError(f"{path} is damaged: {type(error).__name__} {first_line}") from None
     return critic
 
 
@@ -209,6 +217,21 @@ def best_device(x: Tensor) -> torch.device:
     if x.device.type != "cpu" or not torch.cuda.is_available():
         return x.device
     return torch.device("cuda")
+
+
+def _check_fit(fitted: FittedBank, frame: Frame) -> None:
+    """Do the loaded arrays have the names and shapes of such a critic?"""
+    bank = fitted.snapshots.banks[0]
+    if frame.location.ndim != 1 or frame.location.shape != frame.scale.shape:
+        raise ValueError(f"frame of shapes {tuple(frame.location.shape)} and {tuple(frame.scale.shape)}")
+    wanted = bank.network.init(len(frame.scale), [0], dtype=bank.dtype, device=bank.device)
+    for bank in fitted.snapshots.banks:
+        if _shapes(bank.parameters) != _shapes(wanted):
+            raise ValueError(f"weights {_shapes(bank.parameters)} do not fit the network")
+
+
+def _shapes(tensors: dict[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(value.shape) for name, value in tensors.items()}
 
 
 def _part(tensors: dict[str, Tensor], start: str) -> dict[str, Tensor]:

@@ -36,27 +36,50 @@ class Bank:
 
     def field(self, x: Tensor) -> BankPoints:
         """f at shared points (n, d) or own points (e, n, d)."""
-        parts = self._chunks(x)
-        return torch.cat([self.network.field(self.parameters, part) for part in parts], dim=1)
+        x = self._own(x)
+        return _assemble(
+            [
+                [self.network.field(self[members].parameters, x[members, rows]) for rows in row_tiles]
+                for members, row_tiles in self._tiles(x)
+            ]
+        )
 
     def field_and_divergence(self, x: Tensor, probe: Tensor | None = None) -> tuple[BankPoints, BankPerPoint]:
         """f and its divergence: exact, or with one probe a point where probes (e, n, d) are given."""
-        parts = self._chunks(x)
-        sizes = [part.shape[1] for part in parts]
-        probes = [None] * len(parts) if probe is None else probe.split(sizes, dim=1)
-        results = [
-            self.network.field_and_divergence(self.parameters, part, z)
-            for part, z in zip(parts, probes, strict=True)
+        x = self._own(x)
+        tiles = [
+            [
+                self.network.field_and_divergence(
+                    self[members].parameters,
+                    x[members, rows],
+                    None if probe is None else probe[members, rows],
+                )
+                for rows in row_tiles
+            ]
+            for members, row_tiles in self._tiles(x)
         ]
-        return torch.cat([f for f, _ in results], dim=1), torch.cat([d for _, d in results], dim=1)
+        return (
+            _assemble([[f for f, _ in row] for row in tiles]),
+            _assemble([[div_f for _, div_f in row] for row in tiles]),
+        )
 
-    def _chunks(self, x: Tensor) -> list[BankPoints]:
-        """x as (e, n, d), in row chunks that keep every intermediate array within the budget."""
+    def _own(self, x: Tensor) -> BankPoints:
         x = x.to(dtype=self.dtype, device=self.device)
-        x = x if x.ndim == 3 else x.expand(len(self), *x.shape)
-        budget = _BUDGET_CUDA if self.device.type == "cuda" else _BUDGET_CPU
-        return list(x.split(max(1, budget // self.network.row_cost(self.parameters)), dim=1))
+        return x if x.ndim == 3 else x.expand(len(self), *x.shape)
+
+    def _tiles(self, x: BankPoints) -> list[tuple[slice, list[slice]]]:
+        """Blocks of members and rows that keep every intermediate array within the budget."""
+        n, width = x.shape[1], self.network.widest(self.parameters)
+        rows = min(n, max(1, tile_budget(self.device) // width))
+        members = max(1, tile_budget(self.device) // (rows * width))
+        row_tiles = [slice(i, i + rows) for i in range(0, n, rows)]
+        return [(slice(k, k + members), row_tiles) for k in range(0, len(self), members)]
 
 
-_BUDGET_CPU = 2**21  # numbers in one intermediate array: 8 MiB, near the cache
-_BUDGET_CUDA = 2**27
+def tile_budget(device: torch.device) -> int:
+    """Numbers in one intermediate array: within a CPU's cache, or enough to fill a GPU."""
+    return 2**27 if device.type == "cuda" else 2**19
+
+
+def _assemble(tiles: list[list[Tensor]]) -> Tensor:
+    return torch.cat([torch.cat(row, dim=1) for row in tiles])

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from steincritic.critics.activation import ACTIVATIONS, Activation
-from steincritic.critics.network import Parameters, Pullback, autograd_pullback
+from steincritic.critics.network import Buffers, Parameters, Pullback, autograd_pullback
 from steincritic.errors import InputError, check_choice, check_count
 from steincritic.rng import generator
 from steincritic.shapes import BankPerPoint, BankPoints
@@ -37,6 +37,10 @@ class MLP:
     start: str = "random"
 
     def __post_init__(self) -> None:
+        if not isinstance(self.hidden, Sequence):
+            raise InputError(
+                f"hidden must list the widths of the layers, for example (128,): got {self.hidden!r}"
+            )
         object.__setattr__(self, "hidden", tuple(self.hidden))
         if len(self.hidden) not in (1, 2):
             raise InputError(
@@ -77,9 +81,8 @@ class MLP:
     def _layers(self) -> range:
         return range(1, len(self.hidden) + 1)
 
-    def row_cost(self, parameters: Parameters) -> int:
-        members = parameters["w1"].shape[0]
-        return members * max(max(self.hidden), parameters["w1"].shape[1])
+    def widest(self, parameters: Parameters) -> int:
+        return max(*self.hidden, parameters["w1"].shape[1])
 
     def field(self, parameters: Parameters, x: BankPoints) -> BankPoints:
         z = x
@@ -112,7 +115,7 @@ class MLP:
         return value / slope, first
 
     def pullback(
-        self, parameters: Parameters, x: BankPoints, probe: BankPoints | None
+        self, parameters: Parameters, x: BankPoints, probe: BankPoints | None, buffers: Buffers
     ) -> tuple[BankPoints, BankPerPoint, Pullback]:
         """By hand for a probe, the usual way to train; by autograd through the closed form otherwise.
 
@@ -121,74 +124,75 @@ class MLP:
         """
         if probe is None:
             return autograd_pullback(self, parameters, x, None)
-        n = x.shape[1]
-        inputs = [torch.cat([x.expand(probe.shape), probe], dim=1)]  # (e, 2n, .) into each layer
-        tapes: list[_Tape] = []
-        for layer in self._layers:
-            tape = _Tape.record(
-                self._activation,
-                torch.bmm(inputs[-1], parameters[f"w{layer}"]),
-                parameters[f"b{layer}"],
-                parameters.get(f"slope{layer}"),
-            )
-            tapes.append(tape)
-            inputs.append(tape.output)
-        last = len(self.hidden) + 1
-        out = torch.bmm(inputs[-1], parameters[f"w{last}"])
+        n, last = x.shape[1], len(self.hidden) + 1
+        rows = [buffers.take("rows", (len(x), 2 * n, x.shape[2]), x)]  # (e, 2n, .) into each layer
+        rows[0][:, :n], rows[0][:, n:] = x, probe
+        tapes = [_Tape(self._activation, layer, parameters, buffers) for layer in self._layers]
+        for tape in tapes:
+            rows.append(tape.forward(rows[-1]))
+        out = buffers.take("out", tuple(rows[0].shape), x)
+        torch.bmm(rows[-1], parameters[f"w{last}"], out=out)
         f = out[:, :n].add_(parameters[f"b{last}"])
         div_f = (out[:, n:] * probe).sum(-1)
 
-        def pull(f_cotangent: BankPoints, div_cotangent: BankPerPoint) -> Parameters:
-            gradient: Parameters = {}
-            cotangent = torch.cat([f_cotangent, div_cotangent[..., None] * probe], dim=1)
+        def pull(f_cotangent: BankPoints, div_cotangent: BankPerPoint, into: Parameters) -> None:
+            cotangent = buffers.take("cotangent", tuple(out.shape), x)
+            cotangent[:, :n] = f_cotangent
+            torch.mul(probe, div_cotangent[..., None], out=cotangent[:, n:])
             for layer in range(last, 0, -1):
-                gradient[f"w{layer}"] = torch.bmm(inputs[layer - 1].mT, cotangent)
-                gradient[f"b{layer}"] = cotangent[:, :n].sum(1, keepdim=True)
+                torch.bmm(rows[layer - 1].mT, cotangent, out=into[f"w{layer}"])
+                torch.sum(cotangent[:, :n], 1, keepdim=True, out=into[f"b{layer}"])
                 if layer > 1:
-                    below = torch.bmm(cotangent, parameters[f"w{layer}"].mT)
-                    cotangent, slope_gradient = tapes[layer - 2].pull(below)
-                    if slope_gradient is not None:
-                        gradient[f"slope{layer - 1}"] = slope_gradient
-            return {name: gradient[name] for name in parameters}
+                    cotangent = tapes[layer - 2].backward(cotangent, parameters[f"w{layer}"], into)
 
         return f, div_f, pull
 
 
-@dataclass
 class _Tape:
     """One hidden layer at stacked rows (points, then tangents), kept for the way back.
 
-    Points: h = ψ(βz)/β. Tangents: t_h = ψ'(βz) t.
+    Points: h = ψ(βz)/β. Tangents: t_h = ψ'(βz) t. The slope β is one unless it is learned.
     """
 
-    output: Tensor  # (e, 2n, h)
-    pre: Tensor  # z in the first n rows, t in the others
-    first: Tensor  # ψ'(βz)
-    second: Tensor  # β ψ''(βz), the derivative of ψ'(βz) in z
-    slope: Tensor | None
+    def __init__(self, activation: Activation, layer: int, parameters: Parameters, buffers: Buffers) -> None:
+        self._activation, self._layer, self._buffers = activation, layer, buffers
+        self._weight, self._bias = parameters[f"w{layer}"], parameters[f"b{layer}"]
+        self._slope = parameters.get(f"slope{layer}")
 
-    @classmethod
-    def record(cls, activation: Activation, pre: Tensor, bias: Tensor, slope: Tensor | None) -> "_Tape":
-        n = pre.shape[1] // 2
-        z, t = pre[:, :n].add_(bias), pre[:, n:]
-        value, first, second = activation.with_second(z if slope is None else slope * z)
-        if slope is not None:
-            value, second = value / slope, second * slope
-        return cls(torch.cat([value, first * t], dim=1), pre, first, second, slope)
+    def _take(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        return self._buffers.take(f"{name} {self._layer}", shape, self._weight)
 
-    def pull(self, cotangent: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Cotangent of (h, t_h) to that of (z, t) and of the slope; overwrites its argument."""
-        n = self.first.shape[1]
+    def forward(self, rows: Tensor) -> Tensor:
+        shape = (*rows.shape[:2], self._weight.shape[2])
+        n, half = shape[1] // 2, (shape[0], shape[1] // 2, shape[2])
+        pre, self._out = self._take("pre", shape), self._take("out", shape)
+        self._first, self._second = self._take("first", half), self._take("second", half)
+        torch.bmm(rows, self._weight, out=pre)
+        self._z, self._t = pre[:, :n].add_(self._bias), pre[:, n:]
+        z = self._z if self._slope is None else self._slope * self._z
+        value, tangent = self._out[:, :n], self._out[:, n:]
+        self._activation.into(z, value, self._first, self._second, self._take("scratch", half))
+        if self._slope is not None:
+            value.div_(self._slope)
+            self._second.mul_(self._slope)  # the derivative of ψ'(βz) in z
+        torch.mul(self._t, self._first, out=tangent)
+        return self._out
+
+    def backward(self, above: Tensor, weight: Tensor, into: Parameters) -> Tensor:
+        """Cotangent of the next layer's rows to that of (z, t); writes the slope's gradient."""
+        n = self._first.shape[1]
+        cotangent = self._take("cotangent", tuple(self._out.shape))
+        torch.bmm(above, weight.mT, out=cotangent)
         of_value, of_tangent = cotangent[:, :n], cotangent[:, n:]
-        z, t = self.pre[:, :n], self.pre[:, n:]
-        bend = (of_tangent * t).mul_(self.second)
-        slope_gradient = None
-        if self.slope is not None:  # dh/dβ = (zψ' - h)/β and dψ'(βz)/dβ = zψ''
-            through_value = of_value * (z * self.first - self.output[:, :n])
-            slope_gradient = ((through_value + bend * z) / self.slope).sum(1, keepdim=True)
-        of_value.mul_(self.first).add_(bend)
-        of_tangent.mul_(self.first)
-        return cotangent, slope_gradient
+        bend = torch.mul(of_tangent, self._t, out=self._take("scratch", tuple(self._first.shape)))
+        bend.mul_(self._second)
+        if self._slope is not None:  # dh/dβ = (zψ' - h)/β and dψ'(βz)/dβ = zψ''
+            through_value = of_value * (self._z * self._first - self._out[:, :n])
+            slope_gradient = ((through_value + bend * self._z) / self._slope).sum(1, keepdim=True)
+            into[f"slope{self._layer}"].copy_(slope_gradient)
+        of_value.mul_(self._first).add_(bend)
+        of_tangent.mul_(self._first)
+        return cotangent
 
 
 def _closed_form_trace(parameters: Parameters, slopes: list[Tensor]) -> BankPerPoint:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
-from steincritic.critics.network import Parameters, Pullback, autograd_pullback
+from steincritic.critics.network import Buffers, Parameters, Pullback, autograd_pullback
 from steincritic.errors import InputError
 from steincritic.shapes import BankPerPoint, BankPoints
 from steincritic.stein.divergence import directional
@@ -30,7 +30,12 @@ class ModuleNetwork:
                     f"a critic must treat each row alone and without noise, but the module holds "
                     f"{type(part).__name__}; take it out (LayerNorm is fine)"
                 )
+        if not all(any(True for _ in module.parameters()) for module in modules):
+            raise InputError("the module has no parameters, so there is nothing to train")
         self._modules = modules
+
+    def __repr__(self) -> str:
+        return f"ModuleNetwork({', '.join(map(repr, self._modules))})"
 
     def init(self, dim: int, seeds: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Parameters:
         if len(seeds) != len(self._modules):
@@ -42,20 +47,27 @@ class ModuleNetwork:
             name: value.detach().to(dtype=dtype, device=device, copy=True) for name, value in stacked.items()
         }
         one = {name: value[:1] for name, value in parameters.items()}
-        self._check_output(self.field(one, torch.zeros(1, 2, dim, dtype=dtype, device=device)), dim)
+        self._check_output(one, torch.zeros(1, 2, dim, dtype=dtype, device=device))
         return parameters
 
-    @staticmethod
-    def _check_output(f: Tensor, dim: int) -> None:
+    def _check_output(self, one: Parameters, x: BankPoints) -> None:
+        dim = x.shape[-1]
+        try:
+            f = self.field(one, x)
+        except Exception as error:
+            first_line = str(error).splitlines()[0] if str(error) else "no message"
+            raise InputError(
+                f"the module must map (n, {dim}) to (n, {dim}); for two points it raised "
+                f"{type(error).__name__}: {first_line}"
+            ) from error
         if f.shape != (1, 2, dim):
             raise InputError(
                 f"the module must map (n, {dim}) to (n, {dim}); for two points it returned "
                 f"{tuple(f.shape[1:])}"
             )
 
-    def row_cost(self, parameters: Parameters) -> int:
-        members = next(iter(parameters.values())).shape[0]
-        return members * max(max(value.shape[1:], default=1) for value in parameters.values())
+    def widest(self, parameters: Parameters) -> int:
+        return max(max(value.shape[1:], default=1) for value in parameters.values())
 
     def _call(self, member: Parameters, x: Tensor) -> Tensor:
         result: Tensor = functional_call(self._modules[0], member, (x,))
@@ -82,7 +94,7 @@ class ModuleNetwork:
         return f, (tangent * z).sum(-1)
 
     def pullback(
-        self, parameters: Parameters, x: BankPoints, probe: BankPoints | None
+        self, parameters: Parameters, x: BankPoints, probe: BankPoints | None, buffers: Buffers
     ) -> tuple[BankPoints, BankPerPoint, Pullback]:
         return autograd_pullback(self, parameters, x, probe)
 

@@ -9,7 +9,20 @@ from torch import Tensor
 from steincritic.shapes import BankPerPoint, BankPoints
 
 Parameters = dict[str, Tensor]  # each (e, ...)
-Pullback = Callable[[BankPoints, BankPerPoint], Parameters]
+Pullback = Callable[[BankPoints, BankPerPoint, Parameters], None]
+
+
+class Buffers:
+    """Arrays that a training step uses again and again instead of asking for fresh memory."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[tuple[str, tuple[int, ...]], Tensor] = {}
+
+    def take(self, name: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
+        """An array of this shape with arbitrary content; the same one for the same name and shape."""
+        if (name, shape) not in self._arrays:
+            self._arrays[name, shape] = like.new_empty(shape)
+        return self._arrays[name, shape]
 
 
 class Network(Protocol):
@@ -28,13 +41,13 @@ class Network(Protocol):
         ...
 
     def pullback(
-        self, parameters: Parameters, x: BankPoints, probe: BankPoints | None
+        self, parameters: Parameters, x: BankPoints, probe: BankPoints | None, buffers: Buffers
     ) -> tuple[BankPoints, BankPerPoint, Pullback]:
-        """Values, divergence, and the map from their cotangents to the gradient in the parameters."""
+        """Values, divergence, and the map that writes the gradient of their cotangents."""
         ...
 
-    def row_cost(self, parameters: Parameters) -> int:
-        """Numbers that one evaluated point occupies in the widest layer, for chunking."""
+    def widest(self, parameters: Parameters) -> int:
+        """Numbers that one point of one member occupies in the widest layer, for tiling."""
         ...
 
 
@@ -46,7 +59,7 @@ def autograd_pullback(
     with torch.enable_grad():
         f, div_f = network.field_and_divergence(leaves, x, probe)
 
-    def pull(f_cotangent: BankPoints, div_cotangent: BankPerPoint) -> Parameters:
+    def pull(f_cotangent: BankPoints, div_cotangent: BankPerPoint, into: Parameters) -> None:
         gradients = torch.autograd.grad(
             (f, div_f),
             list(leaves.values()),
@@ -54,6 +67,7 @@ def autograd_pullback(
             allow_unused=True,
             materialize_grads=True,
         )
-        return dict(zip(leaves, gradients, strict=True))
+        for name, gradient in zip(leaves, gradients, strict=True):
+            into[name].copy_(gradient)
 
     return f.detach(), div_f.detach(), pull

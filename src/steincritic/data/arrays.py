@@ -15,7 +15,7 @@ def as_points(x: Any, *, name: str = "x", dim: int | None = None) -> Points:
     """Accept a tensor, array, data frame, nested list or file path; refuse what is no sample of vectors."""
     if isinstance(x, str | Path):
         x = read_points(x)
-    tensor = _as_float_tensor(x, name)
+    tensor = as_float_tensor(x, name=name)
     if tensor.ndim == 1:
         raise InputError(
             f"{name} must have shape (n, d), got {tuple(tensor.shape)}; for n numbers pass {name}[:, None]"
@@ -57,7 +57,8 @@ def read_points(path: str | Path) -> np.ndarray:
         raise FileFormatError(f"{path} cannot be read as {path.suffix[1:]}: {first_line}") from None
 
 
-def _as_float_tensor(given: Any, name: str) -> Tensor:
+def as_float_tensor(given: Any, *, name: str) -> Tensor:
+    """An array of floats of any shape, as a tensor."""
     x = given
     if hasattr(x, "to_numpy"):  # pandas and polars frames
         x = x.to_numpy()
@@ -68,7 +69,8 @@ def _as_float_tensor(given: Any, name: str) -> Tensor:
             raise InputError(f"{name} must be a rectangular (n, d) array, got ragged rows") from None
         if array.dtype.kind != "f":
             raise InputError(_wrong_dtype(name, array.dtype))
-        return torch.as_tensor(array if array.flags.writeable else array.copy())
+        native = np.float32 if array.dtype.itemsize <= 4 else np.float64  # also of long or swapped floats
+        return torch.as_tensor(np.require(array, native, ["C", "W"]))
     if not x.is_floating_point():
         raise InputError(_wrong_dtype(name, x.dtype))
     return x
@@ -82,10 +84,10 @@ def _wrong_dtype(name: str, dtype: object) -> str:
 
 
 def _read_numpy(path: Path) -> np.ndarray:
-    loaded = np.load(path, allow_pickle=False)
-    if isinstance(loaded, np.ndarray):
-        return loaded
-    with loaded:
+    with path.open("rb") as file:  # opened here, so that it is closed when the content is damaged
+        loaded = np.load(file, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return loaded
         if len(loaded.files) != 1:
             raise FileFormatError(
                 f"{path} must hold one array, it holds {len(loaded.files)}: {', '.join(loaded.files)}; "
@@ -99,7 +101,9 @@ def _read_csv(path: Path) -> np.ndarray:
     with path.open(encoding="utf-8-sig") as lines:
         first = lines.readline()
     has_header = any(not _is_number(cell) for cell in first.split(","))
-    return np.loadtxt(path, delimiter=",", skiprows=int(has_header), ndmin=2, dtype=float)
+    return np.loadtxt(
+        path, delimiter=",", skiprows=int(has_header), ndmin=2, dtype=float, encoding="utf-8-sig"
+    )
 
 
 def _is_number(cell: str) -> bool:

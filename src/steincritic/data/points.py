@@ -1,13 +1,13 @@
 """ScoredPoints, the currency of the library: points with the model's score at them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from steincritic.data.arrays import as_points, check_finite
+from steincritic.data.arrays import as_float_tensor, as_points, check_finite
 from steincritic.errors import InputError, ModelError
 from steincritic.models.base import SamplingModel, ScoreModel, as_model, dimension
 from steincritic.rng import generator
@@ -44,7 +44,7 @@ class ScoredPoints:
         return self.x.shape[-1]
 
     def __getitem__(self, rows: Any) -> "ScoredPoints":
-        """Rows of every set: an index, a slice, a mask or an index tensor over the point axis."""
+        """Rows of every set: a slice, a mask or an index tensor over the point axis."""
         return ScoredPoints(self.x[..., rows, :], self.score[..., rows, :])
 
     def to(self, *args: Any, **kwargs: Any) -> "ScoredPoints":
@@ -56,7 +56,7 @@ class ScoredPoints:
 
     def split(self, sizes: Sequence[int], *, seed: int) -> list["ScoredPoints"]:
         """Disjoint random parts of the given sizes."""
-        if min(sizes) < 1 or sum(sizes) > len(self):
+        if min(sizes, default=0) < 1 or sum(sizes) > len(self):
             raise InputError(
                 f"cannot cut {len(self)} points into parts of {' + '.join(map(str, sizes))}; every part "
                 "needs at least one point"
@@ -116,22 +116,15 @@ def scored(model: Any, x: Any, *, name: str = "x") -> ScoredPoints:
     else:
         model = as_model(model)
         points = score_points(model, as_points(x, name=name, dim=dimension(model)), name=name)
+    if 0 in points.x.shape:
+        raise InputError(f"{name} must hold at least one point, got shape {tuple(points.x.shape)}")
     check_finite(points.x, name=name)
     check_finite(points.score, name=f"the score at {name}")
     return points
 
 
 def score_points(model: ScoreModel, x: Tensor, *, name: str = "x") -> ScoredPoints:
-    try:
-        score = model.score(x)
-    except ModelError:
-        raise
-    except Exception as error:
-        raise ModelError(
-            f"model.score raised {type(error).__name__} on {name} of shape {tuple(x.shape)}: "
-            f"{str(error).splitlines()[0] if str(error) else 'no message'}"
-        ) from error
-    score = torch.as_tensor(score)
+    score = _asked(lambda: model.score(x), f"model.score({name} of shape {tuple(x.shape)})")
     if score.shape != x.shape:
         raise ModelError(
             f"model.score must return the shape of its argument, {tuple(x.shape)}; got {tuple(score.shape)}"
@@ -146,9 +139,26 @@ def sample_points(model: ScoreModel, n: int, *, seed: int, like: Tensor | None =
             "this needs draws from the model, which has no sample(n, seed=0); pass a (score, sample) pair "
             "or use a method that works without draws"
         )
-    x = torch.as_tensor(model.sample(n, seed=seed)).detach()
+    x = _asked(lambda: model.sample(n, seed=seed), f"model.sample({n})").detach()
     dim = dimension(model) if like is None else like.shape[-1]
     if x.ndim != 2 or len(x) != n or (dim is not None and x.shape[1] != dim):
         raise ModelError(f"model.sample({n}) must return shape ({n}, {dim or 'd'}), got {tuple(x.shape)}")
     check_finite(x, name="model.sample(n)")
-    return score_points(model, x if like is None else x.to(like), name="the model's own draws")
+    points = score_points(model, x if like is None else x.to(like), name="the model's own draws")
+    check_finite(points.score, name="the score at the model's own draws")
+    return points
+
+
+def _asked(question: Callable[[], Any], name: str) -> Tensor:
+    """What a model answers, as a tensor; whatever goes wrong inside it is a ModelError."""
+    try:
+        answer = question()
+    except ModelError:
+        raise
+    except Exception as error:
+        first_line = str(error).splitlines()[0] if str(error) else "no message"
+        raise ModelError(f"{name} raised {type(error).__name__}: {first_line}") from error
+    try:
+        return as_float_tensor(answer, name=name)
+    except InputError as error:
+        raise ModelError(str(error)) from None

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from steincritic.errors import InputError, check_count
+from steincritic.errors import InputError, check_count, check_level
 from steincritic.shapes import NullDraws, PerPoint
 
 _GATHERED = 2**24  # numbers held at a time
@@ -52,10 +52,12 @@ def pooled_bootstrap(
 
 def smallest_draws(level: float) -> int:
     """Fewest null draws with which a test can reject at all: p is at least 1/(draws + 1)."""
-    return -int(-(1 / level) // 1) - 1
+    near = round(1 / level)  # asked of the same division as the p-value: 1/(1/49) is not 49
+    return next(count for count in range(near, near + 3) if 1 / count <= level) - 1
 
 
 def check_draws(draws: int, level: float) -> None:
+    check_level(level)
     check_count(draws, name="draws")
     if draws < smallest_draws(level):
         raise InputError(

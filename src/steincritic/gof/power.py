@@ -1,18 +1,21 @@
 """Many tests to one rejection rate, with its interval."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import NormalDist
 
 import torch
 
 from steincritic.data.points import ScoredPoints
-from steincritic.errors import check_count, check_level
+from steincritic.errors import check_choice, check_count
 from steincritic.gof.null import check_draws, fresh_monte_carlo, pooled_bootstrap
 from steincritic.models.base import SamplingModel
 from steincritic.rng import Streams, derive, generator
 from steincritic.shapes import PerPoint
 from steincritic.training.fit import FittedBank
+
+Witness = Callable[[ScoredPoints, int], PerPoint]
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ class SplitPower:
     def __post_init__(self) -> None:
         for name in ("n", "runs", "draws", "pool"):
             check_count(getattr(self, name), name=name)
-        check_level(self.level)
+        check_choice(self.threshold, name="threshold", choices=("pooled", "fresh"))
         check_draws(self.draws, self.level)
 
 
@@ -75,39 +78,48 @@ def split_power(
     fitted: FittedBank, data: SamplingModel, model: SamplingModel, config: SplitPower, *, seed: int
 ) -> list[Rate]:
     """The rejection rate of every critic of a bank, on data that it was not trained on."""
-    return [
-        _member_power(fitted[k : k + 1], data, model, config, seed=derive(seed, "power", k))
-        for k in range(len(fitted))
-    ]
+    bank = fitted.snapshots.banks[0]
+
+    def member(k: int) -> Rate:
+        def witness(points: ScoredPoints, stream: int) -> PerPoint:
+            points = points.to(dtype=bank.dtype, device=bank.device)
+            probe = _probe(points, stream) if config.probe else None
+            return fitted[k : k + 1].witness(points, probe)[0]
+
+        return mean_power(witness, data, model, config, seed=derive(seed, "power", k))
+
+    return [member(k) for k in range(len(fitted))]
 
 
-def _member_power(
-    critic: FittedBank, data: SamplingModel, model: SamplingModel, config: SplitPower, *, seed: int
+def mean_power(
+    witness: Witness, data: SamplingModel, model: SamplingModel, config: SplitPower, *, seed: int
 ) -> Rate:
-    n, device = config.n, critic.snapshots.banks[0].device
+    """The rejection rate of the test whose statistic is the mean of a given function of the points.
 
-    def witness(source: SamplingModel, count: int, name: str) -> PerPoint:
+    Args:
+        witness: (points, seed) -> one value a point; the seed is for what randomness it has.
+    """
+    n = config.n
+
+    def values(source: SamplingModel, count: int, name: str) -> PerPoint:
         x = source.sample(count, seed=derive(seed, name))
-        points = ScoredPoints(x, model.score(x)).to(device=device)
-        return critic.witness(points, _probe(points, config.probe, derive(seed, name, "probe")))[0]
+        return witness(ScoredPoints(x, model.score(x)), derive(seed, name, "probe"))
 
-    observed = witness(data, config.runs * n, "data").view(config.runs, n).mean(-1)
-    source = generator(seed, "bootstrap", device=device)
+    observed = values(data, config.runs * n, "data").view(config.runs, n).mean(-1)
     if config.threshold == "fresh":
         null = fresh_monte_carlo(
-            lambda count, part: witness(model, count, f"null {part}"), n, draws=config.draws
-        )
-        larger = (null >= observed[:, None]).sum(-1)
+            lambda count, part: values(model, count, f"null {part}"), n, draws=config.draws
+        ).expand(config.runs, -1)
     else:
-        pool = witness(model, config.pool * n, "pool")
-        null = pooled_bootstrap(pool, n, draws=config.runs * config.draws, generator=source)
-        larger = (null.view(config.runs, -1) >= observed[:, None]).sum(-1)
-    pvalues = (larger + 1) / (config.draws + 1)
+        pool = values(model, config.pool * n, "pool")
+        source = generator(seed, "bootstrap", device=pool.device)
+        null = pooled_bootstrap(pool, n, draws=config.runs * config.draws, generator=source).view(
+            config.runs, -1
+        )
+    pvalues = ((null >= observed[:, None]).sum(-1) + 1) / (config.draws + 1)
     return Rate(int((pvalues <= config.level).sum()), config.runs)
 
 
-def _probe(points: ScoredPoints, wanted: bool, seed: int) -> torch.Tensor | None:
-    if not wanted:
-        return None
+def _probe(points: ScoredPoints, seed: int) -> torch.Tensor:
     streams = Streams.from_seeds([seed], device=points.x.device)
-    return streams.normals(0, tuple(points.x.shape), torch.float32)
+    return streams.normals(0, tuple(points.x.shape), points.x.dtype)

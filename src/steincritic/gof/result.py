@@ -1,12 +1,13 @@
 """GofResult: the outcome of one goodness-of-fit test, whatever the method."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from steincritic.errors import check_level
+from steincritic.errors import InputError, check_level
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,6 +30,11 @@ class GofResult:
 
     def __post_init__(self) -> None:
         check_level(self.level)
+        if not math.isfinite(self.statistic) or not bool(self.null_distribution.isfinite().all()):
+            raise InputError(
+                "the statistic and its null distribution must be finite: a comparison with NaN would count "
+                "as evidence against the model"
+            )
 
     @property
     def pvalue(self) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from steincritic.errors import InputError
+from steincritic.errors import InputError, check_count
 from steincritic.rng import generator
 from steincritic.shapes import PerPoint, Points
 
@@ -29,11 +29,15 @@ class GaussianMixture:
         if self.means.ndim != 2:
             raise InputError(f"means must have shape (k, d), got {tuple(self.means.shape)}")
         k, self.dim = self.means.shape
-        self.covariances = _full_covariances(_tensor(covariances, "covariances"), k, self.dim)
-        self.weights = torch.ones(k).to(self.means) if weights is None else _tensor(weights, "weights")
+        given = _tensor(covariances, "covariances").to(self.means)
+        self.covariances = _full_covariances(given, k, self.dim)
+        self.weights = torch.ones(k) if weights is None else _tensor(weights, "weights")
+        self.weights = self.weights.to(self.means)
         if self.weights.shape != (k,) or not bool((self.weights > 0).all()):
             raise InputError(f"weights must be {k} positive numbers, got {self.weights.tolist()}")
         self.weights = self.weights / self.weights.sum()
+        if not torch.allclose(self.covariances, self.covariances.mT):
+            raise InputError("covariances must be symmetric")
         factors, failed = torch.linalg.cholesky_ex(self.covariances)
         if bool(failed.any()):
             raise InputError(
@@ -58,6 +62,7 @@ class GaussianMixture:
         return (log_joint.softmax(-1)[..., None] * pull).sum(-2)
 
     def sample(self, n: int, *, seed: int = 0) -> Points:
+        check_count(n, name="n")
         source = generator(seed, "mixture", device=self.means.device)
         component = torch.multinomial(self.weights, n, replacement=True, generator=source)
         z = torch.randn(n, self.dim, generator=source, dtype=self.means.dtype, device=self.means.device)
@@ -77,9 +82,11 @@ class GaussianMixture:
 def _tensor(value: Any, name: str) -> Tensor:
     try:
         tensor = torch.as_tensor(value)
-        tensor = tensor if tensor.is_floating_point() else tensor.to(torch.float64)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"{name} must be an array of numbers: {error}") from None
+    if tensor.is_complex():
+        raise InputError(f"{name} must be real numbers, got {tensor.dtype}")
+    tensor = tensor if tensor.is_floating_point() else tensor.to(torch.float64)
     if (
         not isinstance(value, Tensor)
         and tensor.dtype == torch.float32
@@ -93,6 +100,8 @@ def _tensor(value: Any, name: str) -> Tensor:
 
 def _points(given: Any, dim: int) -> Points:
     x: Tensor = torch.as_tensor(given)
+    if not x.is_floating_point():
+        raise InputError(f"x must hold floating-point numbers, got {x.dtype}")
     if x.ndim < 2 or x.shape[-1] != dim:
         hint = "; for a single point pass x[None]" if x.shape == (dim,) else ""
         raise InputError(f"x must have shape (n, {dim}), got {tuple(x.shape)}{hint}")

@@ -45,7 +45,7 @@ def exact(field: VectorField, x: Points) -> tuple[Points, PerPoint]:
 
 def directional(field: VectorField, x: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
     """f(x) and its derivative J z in the direction z, in one forward-mode pass."""
-    f, tangent = jvp(field, (x,), (z,))[:2]
+    f, tangent = jvp(field, (x.contiguous(),), (z,))[:2]  # duals of expanded arrays do not exist
     return f, tangent
 
 
@@ -53,7 +53,8 @@ def directional(field: VectorField, x: Tensor, z: Tensor) -> tuple[Tensor, Tenso
 class Probes:
     """Hutchinson's estimate of the divergence from `count` random probes.
 
-    Orthogonal probes are sign vectors made mutually orthogonal; with count = d they are exact.
+    Orthogonal probes are columns of a random rotation, each of length sqrt(d); with count = d they are
+    exact.
     """
 
     kind: ProbeKind = "rademacher"

@@ -5,8 +5,9 @@ stages, the keeper and the history are the whole state.
 """
 
 import hashlib
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +42,6 @@ class Saved:
     def failures(self) -> list[str | None]:
         return list(self.about["failures"])
 
-    @property
-    def asked(self) -> int:
-        return int(self.about["asked"])
-
     def part(self, name: str) -> dict[str, Tensor]:
         start = f"{name}/"
         return {k.removeprefix(start): v for k, v in self.tensors.items() if k.startswith(start)}
@@ -59,9 +56,17 @@ class Saved:
             }
 
 
-@dataclass(frozen=True)
+@dataclass
 class Checkpoint:
+    """A file that training keeps up to date, at most once in `least_seconds`."""
+
     path: Path
+    least_seconds: float = 0.0
+    _written: float = field(default=0.0, init=False, repr=False)
+
+    @classmethod
+    def at(cls, place: "str | Path | Checkpoint | None") -> "Checkpoint | None":
+        return place if place is None or isinstance(place, Checkpoint) else cls(Path(place))
 
     def load(self, identity: str, *, device: torch.device) -> Saved | None:
         if not self.path.exists():
@@ -85,8 +90,9 @@ class Checkpoint:
         stages: Sequence[Stage],
         parts: Mapping[str, Mapping[str, Tensor]],
         failures: Sequence[str | None],
-        asked: int,
     ) -> None:
+        if time.monotonic() - self._written < self.least_seconds:
+            return
         tensors = {f"weights/{name}": value for name, value in bank.parameters.items()}
         for name, parameter in bank.parameters.items():
             for key, value in optimizer.state[parameter].items():
@@ -99,20 +105,25 @@ class Checkpoint:
             "epoch": epoch,
             "stages": [asdict(stage) for stage in stages],
             "failures": list(failures),
-            "asked": asked,
         }
         write_tensors(self.path, tensors, about)
+        self._written = time.monotonic()
 
 
 def identity_of(
-    points: ScoredPoints, training: object, stagings: Sequence[object], seeds: Sequence[int], bank: Bank
+    data: Sequence[ScoredPoints],
+    training: object,
+    stagings: Sequence[object],
+    seeds: Sequence[int],
+    bank: Bank,
 ) -> str:
-    """A hash of the data and of every setting: a checkpoint fits this training or none."""
+    """A hash of the data, of every setting and of the first weights: it fits this training or none."""
     digest = hashlib.sha256()
-    for tensor in (points.x, points.score):
+    arrays = [tensor for points in data for tensor in (points.x, points.score)]
+    for tensor in (*arrays, *bank.parameters.values()):
         digest.update(repr(tuple(tensor.shape)).encode())
         base = tensor[:1] if tensor.stride(0) == 0 else tensor
         digest.update(base.contiguous().cpu().view(torch.uint8).numpy().tobytes())
-    shapes = {name: tuple(value.shape) for name, value in bank.parameters.items()}
-    digest.update(repr((training, list(stagings), list(seeds), bank.network, shapes)).encode())
+    settings = (training, list(stagings), list(seeds), bank.network, list(bank.parameters))
+    digest.update(repr(settings).encode())
     return digest.hexdigest()

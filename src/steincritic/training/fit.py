@@ -4,16 +4,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from steincritic.critics.bank import Bank
+from steincritic.critics.bank import Bank, tile_budget
 from steincritic.critics.mlp import MLP
-from steincritic.critics.network import Network
+from steincritic.critics.network import Buffers, Network, Parameters
 from steincritic.data.points import ScoredPoints
 from steincritic.errors import DivergedError, InputError, check_choice, check_count, check_positive
 from steincritic.rng import Streams
@@ -23,6 +23,7 @@ from steincritic.training import checkpoint as checkpoints
 from steincritic.training.history import History
 from steincritic.training.objective import Gap, Loss, loss_cotangents, loss_of, monitor
 from steincritic.training.progress import Callback
+from steincritic.training.replay import Replayed
 from steincritic.training.selection import Epoch, Keeper, Snapshots, keeper
 from steincritic.training.staging import Quantity, Stage, Staging
 
@@ -64,8 +65,8 @@ class Training:
 class Yardsticks:
     """What training is measured with; none of it reaches a gradient.
 
-    Each is a function of how often it was asked, so that points can be drawn afresh; `always` makes
-    one of points that stay the same.
+    The first two are functions of the step (0 for the history), so that points can be drawn afresh;
+    `always` makes one of points that stay the same.
     """
 
     validation: Callable[[int], ScoredPoints] | None = None
@@ -74,7 +75,7 @@ class Yardsticks:
 
 
 def always(value: T) -> Callable[[int], T]:
-    return lambda asked: value
+    return lambda step: value
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +109,7 @@ class FittedBank:
             raise DivergedError(failed[0] + rest)
 
     def field(self, x: Tensor) -> BankPoints:
+        self.require_success()
         parts = (
             c[:, None, None] * bank.field(x)
             for bank, c in zip(self.snapshots.banks, self.snapshots.coefficients, strict=True)
@@ -136,7 +138,7 @@ def fit_bank(
     yardsticks: Yardsticks | None = None,
     callbacks: Sequence[Callback] = (),
     device: torch.device | str | None = None,
-    checkpoint: str | Path | None = None,
+    checkpoint: str | Path | checkpoints.Checkpoint | None = None,
 ) -> FittedBank:
     """Train one critic a seed, all at once; none depends on its neighbours.
 
@@ -151,19 +153,36 @@ def fit_bank(
     stagings = list(staging) if isinstance(staging, Sequence) else [staging] * len(seeds)
     if not seeds or len(stagings) != len(seeds):
         raise InputError(f"need one staging a seed, got {len(stagings)} for {len(seeds)} seeds")
+    for one in stagings:
+        if not hasattr(one, "advance"):
+            raise InputError(f"staging must be Staged, Adaptive or fixed(lambda), got {one!r}")
     if points.x.ndim == 3 and len(points.x) != len(seeds):
         raise InputError(f"got points for {len(points.x)} members but {len(seeds)} seeds")
+    training, yardsticks = training or Training(), yardsticks or Yardsticks()
+    if training.selection == "trajectory" and len(points) < 2:
+        raise InputError(f'selection "trajectory" needs the spread of at least 2 points, x has {len(points)}')
+    _check_yardsticks(stagings, training, yardsticks)
     run = _Run(
         points=points,
         stagings=stagings,
         seeds=seeds,
         network=network or MLP(),
-        training=training or Training(),
-        yardsticks=yardsticks or Yardsticks(),
+        training=training,
+        yardsticks=yardsticks,
         device=torch.device(device) if device is not None else points.x.device,
-        checkpoint=checkpoints.Checkpoint(Path(checkpoint)) if checkpoint else None,
+        checkpoint=checkpoints.Checkpoint.at(checkpoint),
     )
     return run.fit(callbacks)
+
+
+def _check_yardsticks(stagings: Sequence[Staging], training: Training, yardsticks: Yardsticks) -> None:
+    """Refuse at the door what would miss its yardstick after the first epoch."""
+    watched = {getattr(staging, "on", None) for staging in stagings}
+    if yardsticks.validation is None and (training.selection == "monitor" or "monitor" in watched):
+        why = "selection" if training.selection == "monitor" else "adaptive staging"
+        raise InputError(f"{why} by the monitor needs validation points: pass validation=")
+    if yardsticks.gap_p is None and "mse_p" in watched:
+        raise InputError('adaptive staging on "mse_p" needs a known p: pass gap_p=')
 
 
 class _Run:
@@ -189,13 +208,20 @@ class _Run:
         self.points = ScoredPoints(*(t.expand(members, *t.shape[-2:]) for t in (points.x, points.score)))
         parameters = network.init(points.dim, seeds, dtype=self.dtype, device=device)
         self.bank = Bank(network, parameters)
-        self.optimizer = torch.optim.Adam(list(parameters.values()), lr=training.learning_rate, fused=True)
+        for value in parameters.values():
+            value.grad = torch.zeros_like(value)
+        self.optimizer = torch.optim.Adam(
+            list(parameters.values()), lr=training.learning_rate, fused=True, capturable=device.type == "cuda"
+        )
+        self.update = Replayed(self._update) if device.type == "cuda" else self._update
+        self.counter = torch.zeros((), dtype=torch.int64, device=device)  # the step, for the streams
+        self.buffers = Buffers()
+        self.groups: dict[int, list[_Group]] = {}
         self.streams = Streams.from_seeds(seeds, device=device)
         self.stages: list[Stage] = [staging.begin() for staging in stagings]
         self.keeper: Keeper = keeper(training.selection)
         self.history = History()
         self.failures: list[str | None] = [None] * members
-        self.asked = 0
         self.seconds = {"training": 0.0, "evaluation": 0.0}
 
     def fit(self, callbacks: Sequence[Callback]) -> FittedBank:
@@ -231,30 +257,38 @@ class _Run:
         for step, (x, score) in enumerate(batches, start=epoch * self.steps_per_epoch):
             if self._advance_stages(step):
                 lam = self.lam
-            losses.append(self._step(step, x, score, lam))
+            self.counter.fill_(step)
+            losses.append(self.update(x, score, lam))
             lams.append(lam)
-        stein = torch.stack([loss.stein for loss in losses])
-        penalty = torch.stack([loss.penalty for loss in losses])
-        self._note_failures(epoch, (penalty - stein), torch.stack(lams))
+        stein, penalty = torch.stack(losses, dim=1)  # (steps, e) each
+        self._note_failures(epoch, penalty - stein, torch.stack(lams))
         row = {"loss": penalty - stein, "stein": stein, "penalty": penalty}
         return {name: value.mean(0) for name, value in row.items()} | {"lam": lam}
 
-    def _step(self, step: int, x: BankPoints, score: BankPoints, lam: PerMember) -> Loss:
-        f, div_f, pull = self.bank.network.pullback(self.bank.parameters, x, self._probe(step, x))
-        gradient = pull(*loss_cotangents(score, f, lam))
-        for name, value in self.bank.parameters.items():
-            value.grad = gradient[name]
+    def _update(self, x: BankPoints, score: BankPoints, lam: PerMember) -> Tensor:
+        """One step of every member; the two terms of the loss before it, (2, e)."""
+        probe = self._probe(x)
+        losses = [group.gradient(x, score, lam, probe, self.buffers) for group in self._groups(x.shape[1])]
         self.optimizer.step()
-        return loss_of(score, f, div_f, lam)
+        return torch.cat([torch.stack([loss.stein, loss.penalty]) for loss in losses], dim=1)
 
-    def _probe(self, step: int, x: BankPoints) -> BankPoints | None:
+    def _groups(self, batch: int) -> list["_Group"]:
+        """Members that go through a step together: all on a GPU, as many as a CPU's cache holds."""
+        width = self.bank.network.widest(self.bank.parameters)
+        size = max(1, tile_budget(self.bank.device) // (2 * batch * width))
+        if size not in self.groups:
+            slices = [slice(k, k + size) for k in range(0, len(self.bank), size)]
+            self.groups[size] = [_Group.of(self.bank, members) for members in slices]
+        return self.groups[size]
+
+    def _probe(self, x: BankPoints) -> BankPoints | None:
         kind = self.training.divergence
         if kind == "auto":
             kind = "exact" if x.shape[-1] <= 2 else "gaussian"
         if kind == "exact":
             return None
         draw = self.streams.normals if kind == "gaussian" else self.streams.signs
-        return draw(step, tuple(x.shape[1:]), self.dtype)
+        return draw(self.counter, tuple(x.shape[1:]), self.dtype)
 
     def _advance_stages(self, step: int) -> bool:
         """Move every member whose interval ends here; says whether any did."""
@@ -263,30 +297,18 @@ class _Run:
             for k, staging in enumerate(self.stagings)
             if step and step % (staging.every or self.steps_per_epoch) == 0
         ]
-        observed: dict[Quantity, list[float]] = {}
-
-        def observer(k: int) -> Callable[[Quantity], float]:
-            def observe(quantity: Quantity) -> float:
-                if quantity not in observed:
-                    observed[quantity] = self._observe(quantity).tolist()
-                return observed[quantity][k]
-
-            return observe
-
         for k in due:
-            self.stages[k] = self.stagings[k].advance(self.stages[k], observer(k))
+            self.stages[k] = self.stagings[k].advance(self.stages[k], partial(self._observe, step, k))
         return bool(due)
 
-    def _observe(self, quantity: Quantity) -> PerMember:
-        self.asked += 1
+    def _observe(self, step: int, k: int, quantity: Quantity) -> float:
+        """What an adaptive staging looks at: one member's error, on points of this step."""
+        member, lam = self.bank[k : k + 1], self.lam[k : k + 1]
         if quantity == "monitor" and self.yardsticks.validation is not None:
-            return monitor(self.bank, self.yardsticks.validation(self.asked), self.lam)
+            return float(monitor(member, _own(self.yardsticks.validation(step), k), lam))
         if quantity == "mse_p" and self.yardsticks.gap_p is not None:
-            return self.yardsticks.gap_p(self.asked).error(self.bank, self.lam)
-        raise InputError(
-            f"adaptive staging on {quantity!r} needs "
-            + ("validation points: pass validation=" if quantity == "monitor" else "a known p")
-        )
+            return float(self.yardsticks.gap_p(step).error(member, lam))
+        raise InputError(f"a staging asked for {quantity!r}, and nothing to measure it with was passed")
 
     def _measure_epoch(self, epoch: int) -> dict[str, Tensor]:
         row: dict[str, Tensor] = {}
@@ -320,9 +342,9 @@ class _Run:
         """The epoch to go on with; everything that changes is put back to where it was."""
         if self.checkpoint is None:
             return 0
-        self.identity = checkpoints.identity_of(
-            self.points, self.training, self.stagings, self.seeds, self.bank
-        )
+        validation = self.yardsticks.validation
+        data = [self.points] if validation is None else [self.points, validation(0)]
+        self.identity = checkpoints.identity_of(data, self.training, self.stagings, self.seeds, self.bank)
         saved = self.checkpoint.load(self.identity, device=self.bank.device)
         if saved is None:
             return 0
@@ -330,7 +352,7 @@ class _Run:
         self.stages = saved.stages
         self.keeper.restore(saved.part("keeper"), self.bank)
         self.history = History({k: v.cpu() for k, v in saved.part("history").items()})
-        self.failures, self.asked = saved.failures, saved.asked
+        self.failures = saved.failures
         return saved.epoch + 1
 
     def _save(self, epoch: int) -> None:
@@ -343,7 +365,6 @@ class _Run:
                 stages=self.stages,
                 parts={"keeper": self.keeper.state(), "history": dict(self.history)},
                 failures=self.failures,
-                asked=self.asked,
             )
 
     @contextmanager
@@ -353,6 +374,43 @@ class _Run:
         if self.bank.device.type == "cuda":
             torch.cuda.synchronize(self.bank.device)
         self.seconds[what] += time.perf_counter() - start
+
+
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """Some members of the bank in training: views of their weights and of their gradients."""
+
+    members: slice
+    bank: Bank
+    gradients: Parameters
+
+    @classmethod
+    def of(cls, bank: Bank, members: slice) -> "_Group":
+        gradients = {
+            name: value.grad[members] for name, value in bank.parameters.items() if value.grad is not None
+        }
+        return cls(members, bank[members], gradients)
+
+    def gradient(
+        self,
+        x: BankPoints,
+        score: BankPoints,
+        lam: PerMember,
+        probe: BankPoints | None,
+        buffers: Buffers,
+    ) -> Loss:
+        """Write the gradient of the members' losses where the optimiser finds it."""
+        x, score, lam = x[self.members], score[self.members], lam[self.members]
+        f, div_f, pull = self.bank.network.pullback(
+            self.bank.parameters, x, None if probe is None else probe[self.members], buffers
+        )
+        pull(*loss_cotangents(score, f, lam), self.gradients)
+        return loss_of(score, f, div_f, lam)
+
+
+def _own(points: ScoredPoints, k: int) -> ScoredPoints:
+    """Member k's part of points that are shared (n, d) or own (e, n, d)."""
+    return points if points.x.ndim == 2 else ScoredPoints(points.x[k : k + 1], points.score[k : k + 1])
 
 
 @contextmanager

@@ -62,10 +62,10 @@ class KeepLast:
         return Snapshots((self._bank.clone(),), self._lam[None].clone())
 
     def state(self) -> dict[str, Tensor]:
-        return {}
+        return {"lam": self._lam}
 
     def restore(self, state: dict[str, Tensor], like: Bank) -> None:
-        return None
+        self._bank, self._lam = like, state["lam"]
 
 
 class KeepBest:
@@ -75,7 +75,8 @@ class KeepBest:
         if epoch.monitor is None:
             raise InputError('selection "monitor" needs validation points: pass validation=')
         if epoch.index == 0:
-            self._bank, self._lam, self._best = epoch.bank.clone(), epoch.lam.clone(), epoch.monitor
+            self._bank, self._lam = epoch.bank.clone(), epoch.lam.clone()
+            self._best = epoch.monitor.clone()
             return
         better = epoch.monitor < self._best
         self._best = torch.where(better, epoch.monitor, self._best)
@@ -105,12 +106,16 @@ class KeepTrajectory:
         self._lams: list[Tensor] = []
 
     def see(self, epoch: Epoch) -> None:
+        self._seen = epoch
         if epoch.index >= math.floor(self._start * epoch.count):
             self._banks.append(epoch.bank.clone())
-            self._weights.append(1 / epoch.spread())
+            spread = epoch.spread()
+            self._weights.append(1 / spread.clamp_min(torch.finfo(spread.dtype).eps))
             self._lams.append(epoch.lam.clone())
 
     def result(self) -> Snapshots:
+        if not self._banks:  # every member failed before the epochs that count
+            return Snapshots((self._seen.bank.clone(),), self._seen.lam[None].clone())
         weights = torch.stack(self._weights)
         return Snapshots(tuple(self._banks), torch.stack(self._lams) * weights / weights.sum(0))
 

@@ -1,0 +1,10 @@
+"""One file per table or figure: configuration to record."""
+
+from steincritic.experiments.adaptive import ADAPTIVE
+from steincritic.experiments.base import Context, Experiment
+from steincritic.experiments.mixture_1d import ONE_DIMENSION
+from steincritic.experiments.mixture_tables import TABLES
+
+EXPERIMENTS: dict[str, Experiment] = {e.name: e for e in (ONE_DIMENSION, *TABLES, ADAPTIVE)}
+
+__all__ = ["EXPERIMENTS", "Context", "Experiment"]

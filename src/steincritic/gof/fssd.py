@@ -1,0 +1,188 @@
+"""The finite set Stein discrepancy test: linear time, with places where the model fails."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from steincritic.data.points import ScoredPoints, scored
+from steincritic.errors import InputError, check_choice, check_count, check_positive
+from steincritic.gof.fresh import fresh_statistics
+from steincritic.gof.null import as_null_tensor, check_draws
+from steincritic.gof.result import GofResult
+from steincritic.models.base import as_model
+from steincritic.rng import derive, generator
+from steincritic.stein.fssd import fssd, gaussian_locations, null_weights, power_criterion, stein_features
+from steincritic.stein.kernels import Kernel, squared_scales
+from steincritic.stein.tiles import MEDIAN_RBF, check_pairs
+
+_SCALE_RANGE = 4.0  # an optimised log squared scale stays this close to where it began
+_LEAST_POINTS = 2
+_NORMALS = 2**24  # numbers held at a time
+
+Places = tuple[Tensor, Tensor]  # locations (..., J, d) and squared scale (...)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fssd:
+    """The test of [jitkrittum2017].
+
+    Args:
+        kernel: RBF or IMQ; its scale is where an optimisation begins.
+        locations: J, the number of places.
+        choice: "random", drawn from a Gaussian fitted to the data, all of which are tested; or
+            "optimised", where locations and scale climb the power criterion on a training part and
+            the rest is tested.
+        train: share of the data to optimise on.
+        steps: of Adam.
+        learning_rate: of Adam, in standard deviations of the data.
+        threshold: "spectrum", the weighted chi-square limit (approximate), or "fresh" draws of the
+            model (exact).
+        draws: null draws.
+    """
+
+    kernel: Kernel = MEDIAN_RBF
+    locations: int = 5
+    choice: str = "optimised"
+    train: float = 0.2
+    steps: int = 100
+    learning_rate: float = 0.05
+    threshold: str = "spectrum"
+    draws: int = 999
+
+    def __post_init__(self) -> None:
+        check_choice(self.choice, name="choice", choices=("random", "optimised"))
+        check_choice(self.threshold, name="threshold", choices=("spectrum", "fresh"))
+        for name in ("locations", "steps", "draws"):
+            check_count(getattr(self, name), name=name)
+        check_positive(self.learning_rate, name="learning_rate")
+        if not 0 < self.train < 1:
+            raise InputError(f"train is the share of points to optimise on, in (0, 1): got {self.train}")
+
+
+def fssd_test(
+    model: Any, x: Any, *, level: float = 0.05, seed: int = 0, config: Fssd | None = None
+) -> GofResult:
+    """Test H0: p = q by the Stein witness at a few places.
+
+    The places are in the result's settings; `stein_witness` gives the witness anywhere.
+
+    Args:
+        model: q. May be None for the "spectrum" threshold when x is ScoredPoints.
+        x: the data.
+    """
+    config = config or Fssd()
+    check_draws(config.draws, level)
+    points = scored(model, x)
+    check_pairs(points)
+    tested, choose = _CHOICES[config.choice](points, config, seed)
+
+    def features(datasets: ScoredPoints) -> Tensor:
+        locations, squared_scale = choose(datasets)
+        return stein_features(datasets, config.kernel, squared_scale, locations)
+
+    observed = features(tested)
+    if config.threshold == "fresh":
+        null = fresh_statistics(
+            lambda datasets: fssd(features(datasets)),
+            as_model(model),
+            len(tested),
+            draws=config.draws,
+            seed=seed,
+            like=tested.x,
+            width=observed.numel(),
+        )
+    else:
+        source = generator(seed, "spectrum", device=observed.device)
+        null = weighted_chi_square(null_weights(observed), config.draws, generator=source) / len(tested)
+    locations, squared_scale = choose(tested)
+    found = {"locations": locations.tolist(), "squared_scale": float(squared_scale)}
+    return GofResult(
+        statistic=float(fssd(observed)),
+        null_distribution=as_null_tensor(null),
+        level=level,
+        method="fssd",
+        threshold=config.threshold,
+        exact=config.threshold == "fresh",
+        n=len(tested),
+        seed=seed,
+        settings=asdict(config) | {"kernel": repr(config.kernel), "found": found},
+    )
+
+
+def weighted_chi_square(weights: Tensor, draws: int, *, generator: torch.Generator) -> Tensor:
+    r"""Draws of $\sum_i \omega_i (Z_i^2 - 1)$."""
+    rows = max(1, _NORMALS // len(weights))
+    parts = []
+    for start in range(0, draws, rows):
+        shape = (min(rows, draws - start), len(weights))
+        z = torch.randn(shape, generator=generator, dtype=weights.dtype, device=weights.device)
+        parts.append((z.square() - 1) @ weights)
+    return torch.cat(parts)
+
+
+def _random(
+    points: ScoredPoints, config: Fssd, seed: int
+) -> tuple[ScoredPoints, Callable[[ScoredPoints], Places]]:
+    """All points are tested; each dataset, observed or drawn, has its own places, from the same normals."""
+    normals = _normals(len(points), config, seed)
+
+    def choose(datasets: ScoredPoints) -> Places:
+        (squared_scale,) = squared_scales([config.kernel], datasets.x)
+        return gaussian_locations(datasets.x, normals), squared_scale
+
+    return points, choose
+
+
+def _optimised(
+    points: ScoredPoints, config: Fssd, seed: int
+) -> tuple[ScoredPoints, Callable[[ScoredPoints], Places]]:
+    """A part is tested, at places that depend on the other part alone."""
+    trained = round(config.train * len(points))
+    if min(trained, len(points) - trained) < _LEAST_POINTS:
+        raise InputError(
+            f"x has {len(points)} points, too few to optimise on a share of {config.train:g} and test the "
+            f"rest with at least {_LEAST_POINTS} points each; use choice='random'"
+        )
+    train, test = points.split([trained, len(points) - trained], seed=derive(seed, "split"))
+    (squared_scale,) = squared_scales([config.kernel], train.x)
+    start = gaussian_locations(train.x, _normals(trained, config, seed))
+    places = optimise_places(train, config, (start, squared_scale.to(train.x)))
+    return test, lambda datasets: places
+
+
+def optimise_places(points: ScoredPoints, config: Fssd, start: Places) -> Places:
+    """Gradient ascent of the power criterion; locations stay in the box of the data."""
+    spread = points.x.std(0)
+    spread = torch.where(spread > 0, spread, torch.ones_like(spread))
+    low, high = ((end - start[0]) / spread for end in (points.x.amin(0), points.x.amax(0)))
+    shift = torch.zeros_like(start[0], requires_grad=True)
+    log_factor = torch.zeros_like(start[1], requires_grad=True)
+    ascent = torch.optim.Adam([shift, log_factor], lr=config.learning_rate, maximize=True)
+
+    def places() -> Places:
+        return start[0] + spread * shift, start[1] * log_factor.exp()
+
+    with torch.enable_grad():
+        for _ in range(config.steps):
+            ascent.zero_grad()
+            locations, squared_scale = places()
+            power_criterion(stein_features(points, config.kernel, squared_scale, locations)).backward()
+            ascent.step()
+            with torch.no_grad():
+                shift.copy_(torch.maximum(torch.minimum(shift, high), low))
+                log_factor.clamp_(-_SCALE_RANGE, _SCALE_RANGE)
+    locations, squared_scale = places()
+    return locations.detach(), squared_scale.detach()
+
+
+def _normals(n: int, config: Fssd, seed: int) -> Tensor:
+    return torch.randn(config.locations, n, generator=generator(seed, "locations"), dtype=torch.float64)
+
+
+_CHOICES: dict[
+    str,
+    Callable[[ScoredPoints, Fssd, int], tuple[ScoredPoints, Callable[[ScoredPoints], Places]]],
+] = {"random": _random, "optimised": _optimised}

@@ -1,0 +1,96 @@
+"""What a run leaves: configuration, results, versions, hardware; JSON both ways."""
+
+import json
+import math
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, is_dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from steincritic.errors import FileFormatError, InputError
+from steincritic.files import write_atomically
+
+_FORMAT = "steincritic-record-1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """One run of one experiment. Figures and tables are drawn from this and nothing else."""
+
+    name: str
+    command: str
+    config: Mapping[str, Any]
+    seed: int
+    results: Mapping[str, Any]
+    seconds: Mapping[str, float]
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    finished: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+    def save(self, path: Path) -> None:
+        text = json.dumps({"format": _FORMAT, **plain(asdict(self))}, indent=1, allow_nan=False)
+        write_atomically(path, (text + "\n").encode())
+
+    @classmethod
+    def load(cls, path: Path) -> "Record":
+        if not path.is_file():
+            raise InputError(f"no record at {path}")
+        try:
+            content = json.loads(path.read_text())
+            if content.pop("format") != _FORMAT:
+                raise ValueError("another format")
+            return cls(**content)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise FileFormatError(f"{path} is not a steincritic record: {error}") from None
+
+
+def environment(device: torch.device) -> dict[str, Any]:
+    """Versions and hardware, in words that name no machine."""
+    return {
+        "python": platform.python_version(),
+        "steincritic": _version("steincritic"),
+        "torch": torch.__version__,
+        "numpy": _version("numpy"),
+        "device": _device_name(device),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def plain(value: Any) -> Any:
+    """Values as JSON has them: tensors to lists, dataclasses to objects, non-finite numbers to null."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(asdict(value))
+    if isinstance(value, Tensor):
+        return plain(value.tolist())
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if isinstance(value, float):
+        return float(f"{value:.7g}") if math.isfinite(value) else None
+    if isinstance(value, Path):
+        return str(value)
+    return value
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "source tree"
+
+
+def _device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        name = next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        name = platform.processor() or platform.machine()
+    return f"CPU, {name}"
