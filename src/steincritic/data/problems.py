@@ -73,3 +73,5 @@ _PROBLEMS: dict[str, Callable[[], Problem]] = {
     "gm-50d": lambda: mixture(50, omega=0.5),
     "gm-50d-easy": lambda: mixture(50, rho=0.99, omega=0.05),
 }
+
+PROBLEM_NAMES = tuple(_PROBLEMS)

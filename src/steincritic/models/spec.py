@@ -1,0 +1,59 @@
+"""A model named on the command line: `package.module:attr`, `file.py:attr`, or a built-in problem's q."""
+
+import difflib
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from steincritic.errors import InputError, ModelError
+from steincritic.models.base import ScoreModel, as_model
+
+
+def load_attribute(spec: str) -> Any:
+    """The object that `package.module:attr` or `file.py:attr` names. Runs that code: the user named it."""
+    place, _, attribute = spec.rpartition(":")
+    if not place or not attribute:
+        raise InputError(f"a model is named package.module:attr or file.py:attr, got {spec!r}")
+    module = _load_file(Path(place)) if place.endswith(".py") else _load_module(place)
+    if not hasattr(module, attribute):
+        near = difflib.get_close_matches(attribute, [n for n in vars(module) if not n.startswith("_")])
+        hint = f"; did you mean {', '.join(near)}?" if near else ""
+        raise InputError(f"{place} has no attribute {attribute!r}{hint}")
+    return getattr(module, attribute)
+
+
+def load_model(spec: str) -> ScoreModel:
+    return as_model(load_attribute(spec))
+
+
+def _load_module(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise InputError(f"cannot import {name!r} ({error}); name a file as path/to/file.py:attr") from error
+    except Exception as error:
+        raise _raised(name, error) from error
+
+
+def _load_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        near = [p.name for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
+        close = difflib.get_close_matches(path.name, near)
+        raise InputError(f"no such model file: {path}" + (f"; did you mean {close[0]}?" if close else ""))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise _raised(str(path), error) from error
+    return module
+
+
+def _raised(place: str, error: Exception) -> ModelError:
+    message = str(error).splitlines()[0] if str(error) else "no message"
+    return ModelError(f"{place} raised {type(error).__name__}: {message}")

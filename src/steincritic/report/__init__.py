@@ -1,0 +1,41 @@
+"""Records to tables and figures."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from steincritic.errors import InputError
+from steincritic.files import write_atomically
+from steincritic.records import Record
+from steincritic.report.mixture_figures import draw_adaptive, draw_one_dimension, draw_table_figures
+from steincritic.report.tables import adaptive_table, mixture_table, one_dimension_table
+
+
+@dataclass(frozen=True)
+class Page:
+    """How the record of an experiment is shown."""
+
+    table: Callable[[Record], str]
+    figures: Callable[[Record, Path], list[Path]]
+
+
+PAGES: dict[str, Page] = {
+    "gm-1d": Page(one_dimension_table, draw_one_dimension),
+    "gm-2d": Page(mixture_table, draw_table_figures),
+    "gm-10d": Page(mixture_table, draw_table_figures),
+    "gm-25d": Page(mixture_table, draw_table_figures),
+    "adaptive": Page(adaptive_table, draw_adaptive),
+}
+
+
+def present(record: Record, folder: Path) -> list[Path]:
+    """Write the table and the figures of a record beside it."""
+    if record.name not in PAGES:
+        raise InputError(f"no page for a record of {record.name!r}")
+    page = PAGES[record.name]
+    table = folder / "table.md"
+    write_atomically(table, page.table(record).encode())
+    return [table, *page.figures(record, folder)]
+
+
+__all__ = ["PAGES", "Page", "present"]

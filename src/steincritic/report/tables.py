@@ -1,0 +1,96 @@
+"""Tables in Markdown, written from records: the paper's numbers beside ours."""
+
+from typing import Any
+
+from steincritic.records import Record
+
+
+def mixture_table(record: Record) -> str:
+    rows = [
+        [
+            row["scheme"],
+            _published(row, "power", "power_sd"),
+            _mean(row["power_stochastic"]),
+            _mean(row["power_exact"]),
+            _published(row, "mse_q"),
+            _mean(row["mse_q_published_scale"]),
+            _mean(row["mse_q"]),
+            _published(row, "stopping_epoch", digits=1),
+            f"{row['stopping_epoch']['mean']:.1f}",
+        ]
+        for row in record.results["rows"]
+    ]
+    header = [
+        "λ",
+        "power, paper (sd)",
+        "power, ours, stochastic test",
+        "power, ours, exact",
+        "MSE_q/4, paper",
+        "MSE_q/4, ours",
+        "MSE_q, ours, as defined",
+        "epoch, paper",
+        "epoch, ours",
+    ]
+    ceilings = "; ".join(f"{name} {value['power']:.3f}" for name, value in record.results["ceilings"].items())
+    config = record.config
+    return _document(
+        record,
+        markdown(header, rows),
+        f"Power at n = {config['tested']}, level 0.05: mean over {config['replicas']} critics ± standard "
+        f"error, {config['runs']} tests each. Ceilings at this n: {ceilings}.",
+        "MSE_q/4 is the scale of the published tables: the released code computes a quarter of the paper's "
+        "definition. The epoch is each critic's minimum of the validation monitor.",
+    )
+
+
+def adaptive_table(record: Record) -> str:
+    rows = [
+        [row["scheme"], *(_mean(row["lowest"][key]) for key in ("mse_p", "mse_q"))]
+        for row in record.results["rows"]
+    ]
+    return _document(
+        record,
+        markdown(["λ", "lowest MSE on data", "lowest MSE on model draws"], rows),
+        f"Mean over {record.config['replicas']} critics ± standard error, by the definition of the MSE.",
+    )
+
+
+def one_dimension_table(record: Record) -> str:
+    statistics = record.results["statistics"]
+    rows = [
+        [name, f"{statistics['mean'][name]:.4f}", f"{statistics['quantile95'][name]:.4f}"]
+        for name in statistics["mean"]
+    ]
+    return _document(
+        record,
+        markdown(["statistics of", "mean", "95 % quantile"], rows),
+        f"{record.config['statistics']} statistics each, n = {record.config['tested']}; power of the partly "
+        f"trained critic {statistics['power']:.3f}.",
+    )
+
+
+def markdown(header: list[str], rows: list[list[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def _document(record: Record, table: str, *remarks: str) -> str:
+    environment, seconds = record.environment, record.seconds
+    times = ", ".join(f"{name} {value:.1f} s" for name, value in seconds.items())
+    made = (
+        f"Made by `{record.command}` (seed {record.seed}) on {environment['device']}, torch "
+        f"{environment['torch']}; {times}."
+    )
+    return "\n\n".join([table, *remarks, made]) + "\n"
+
+
+def _mean(value: dict[str, Any], digits: int = 3) -> str:
+    return f"{value['mean']:.{digits}f} ± {value['se']:.{digits}f}"
+
+
+def _published(row: dict[str, Any], key: str, spread: str | None = None, digits: int = 3) -> str:
+    published = row["published"]
+    if not published:
+        return "–"
+    sd = f" ({published[spread]:.{digits}f})" if spread else ""
+    return f"{published[key]:.{digits}f}{sd}"
