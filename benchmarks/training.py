@@ -96,9 +96,7 @@ def bank_way(case: Case, device: torch.device) -> Callable[[], float]:
     q = mixture(case.dim).model.to(device, torch.float32)
     x = torch.randn(case.members, STEPS * case.batch // 2, case.dim, device=device)
     points = ScoredPoints(x, q.score(x))
-    training = Training(
-        epochs=2, batch_size=case.batch, learning_rate=1e-3, divergence=case.divergence
-    )
+    training = Training(epochs=2, batch_size=case.batch, learning_rate=1e-3, divergence=case.divergence)
 
     def steps() -> float:
         fitted = fit_bank(

@@ -1,5 +1,6 @@
 """A bank: E critics of one architecture with stacked weights, evaluated in one pass."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -61,6 +62,21 @@ class Bank:
         return (
             _assemble([[f for f, _ in row] for row in tiles]),
             _assemble([[div_f for _, div_f in row] for row in tiles]),
+        )
+
+    def field_and_parts(self, x: Tensor, blocks: Sequence[slice]) -> tuple[BankPoints, BankPoints]:
+        """f, and the exact divergence split over blocks of coordinates, (e, n, k)."""
+        x = self._own(x)
+        tiles = [
+            [
+                self.network.field_and_parts(self[members].parameters, x[members, rows], blocks)
+                for rows in row_tiles
+            ]
+            for members, row_tiles in self._tiles(x)
+        ]
+        return (
+            _assemble([[f for f, _ in row] for row in tiles]),
+            _assemble([[parts for _, parts in row] for row in tiles]),
         )
 
     def _own(self, x: Tensor) -> BankPoints:

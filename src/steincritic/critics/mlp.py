@@ -97,16 +97,31 @@ class MLP:
     def field_and_divergence(
         self, parameters: Parameters, x: BankPoints, probe: BankPoints | None = None
     ) -> tuple[BankPoints, BankPerPoint]:
-        z, slopes = x, []  # slopes: a'(pre-activation), layer by layer
+        f, slopes = self._forward(parameters, x)
+        if probe is not None:
+            return f, _probed_trace(parameters, slopes, probe)
+        return f, _closed_form_trace(parameters, slopes)
+
+    def field_and_parts(
+        self, parameters: Parameters, x: BankPoints, blocks: Sequence[slice]
+    ) -> tuple[BankPoints, BankPoints]:
+        f, slopes = self._forward(parameters, x)
+        last = f"w{len(self.hidden) + 1}"
+        parts = []
+        for block in blocks:  # a critic that sees and moves the coordinates of the block alone
+            own = parameters | {"w1": parameters["w1"][:, block], last: parameters[last][:, :, block]}
+            parts.append(_closed_form_trace(own, slopes))
+        return f, torch.stack(parts, dim=-1)
+
+    def _forward(self, parameters: Parameters, x: BankPoints) -> tuple[BankPoints, list[Tensor]]:
+        """f, and a'(pre-activation) layer by layer."""
+        z, slopes = x, []
         for layer in self._layers:
             pre = torch.baddbmm(parameters[f"b{layer}"], z, parameters[f"w{layer}"])
             z, first = self._activate(pre, parameters.get(f"slope{layer}"))
             slopes.append(first)
         last = len(self.hidden) + 1
-        f = torch.baddbmm(parameters[f"b{last}"], z, parameters[f"w{last}"])
-        if probe is not None:
-            return f, _probed_trace(parameters, slopes, probe)
-        return f, _closed_form_trace(parameters, slopes)
+        return torch.baddbmm(parameters[f"b{last}"], z, parameters[f"w{last}"]), slopes
 
     def _activate(self, pre: Tensor, slope: Tensor | None) -> tuple[Tensor, Tensor]:
         if slope is None:

@@ -79,7 +79,7 @@ class ModuleNetwork:
     def field_and_divergence(
         self, parameters: Parameters, x: BankPoints, probe: BankPoints | None = None
     ) -> tuple[BankPoints, BankPerPoint]:
-        x = x.expand(self._members(parameters), *x.shape[1:])
+        x = x.expand(self._members(parameters), *x.shape[1:]).contiguous()  # duals need memory of their own
         if probe is not None:
             return vmap(self._probed)(parameters, x, probe)
         basis = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
@@ -88,6 +88,15 @@ class ModuleNetwork:
             f, part = vmap(self._probed)(parameters, x, direction.expand_as(x))
             total = total + part
         return f, total
+
+    def field_and_parts(
+        self, parameters: Parameters, x: BankPoints, blocks: Sequence[slice]
+    ) -> tuple[BankPoints, BankPoints]:
+        x = x.expand(self._members(parameters), *x.shape[1:])
+        basis = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
+        diagonal = [vmap(self._probed)(parameters, x, direction.expand_as(x))[1] for direction in basis]
+        parts = [torch.stack(diagonal[block]).sum(0) for block in blocks]
+        return self.field(parameters, x), torch.stack(parts, dim=-1)
 
     def _probed(self, member: Parameters, x: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
         f, tangent = directional(lambda y: self._call(member, y), x, z)

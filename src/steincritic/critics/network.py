@@ -40,6 +40,12 @@ class Network(Protocol):
         """Values and divergence: exact, or estimated with one probe z as z' J z."""
         ...
 
+    def field_and_parts(
+        self, parameters: Parameters, x: BankPoints, blocks: Sequence[slice]
+    ) -> tuple[BankPoints, BankPoints]:
+        """Values, and for each block of coordinates the exact sum of ∂f_j/∂x_j over it, (e, n, k)."""
+        ...
+
     def pullback(
         self, parameters: Parameters, x: BankPoints, probe: BankPoints | None, buffers: Buffers
     ) -> tuple[BankPoints, BankPerPoint, Pullback]:

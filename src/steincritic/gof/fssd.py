@@ -1,5 +1,6 @@
 """The finite set Stein discrepancy test: linear time, with places where the model fails."""
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -18,11 +19,12 @@ from steincritic.stein.fssd import fssd, gaussian_locations, null_weights, power
 from steincritic.stein.kernels import Kernel, squared_scales
 from steincritic.stein.tiles import MEDIAN_RBF, check_pairs
 
-_SCALE_RANGE = 4.0  # an optimised log squared scale stays this close to where it began
+_SCALE_RANGE = math.log(4)  # how far a log squared scale may move: beyond, few training points decide
 _LEAST_POINTS = 2
 _NORMALS = 2**24  # numbers held at a time
 
 Places = tuple[Tensor, Tensor]  # locations (..., J, d) and squared scale (...)
+Choice = Callable[[ScoredPoints], Places]  # of the places at which a dataset is tested
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,29 +80,16 @@ def fssd_test(
     points = scored(model, x)
     check_pairs(points)
     tested, choose = _CHOICES[config.choice](points, config, seed)
-
-    def features(datasets: ScoredPoints) -> Tensor:
-        locations, squared_scale = choose(datasets)
-        return stein_features(datasets, config.kernel, squared_scale, locations)
-
-    observed = features(tested)
-    if config.threshold == "fresh":
-        null = fresh_statistics(
-            lambda datasets: fssd(features(datasets)),
-            as_model(model),
-            len(tested),
-            draws=config.draws,
-            seed=seed,
-            like=tested.x,
-            width=observed.numel(),
-        )
-    else:
-        source = generator(seed, "spectrum", device=observed.device)
-        null = weighted_chi_square(null_weights(observed), config.draws, generator=source) / len(tested)
     locations, squared_scale = choose(tested)
+    features = stein_features(tested, config.kernel, squared_scale, locations)
+    if config.threshold == "fresh":
+        null = _fresh(model, tested, choose, config, seed)
+    else:
+        source = generator(seed, "spectrum", device=features.device)
+        null = weighted_chi_square(null_weights(features), config.draws, generator=source) / len(tested)
     found = {"locations": locations.tolist(), "squared_scale": float(squared_scale)}
     return GofResult(
-        statistic=float(fssd(observed)),
+        statistic=float(fssd(features)),
         null_distribution=as_null_tensor(null),
         level=level,
         method="fssd",
@@ -123,9 +112,19 @@ def weighted_chi_square(weights: Tensor, draws: int, *, generator: torch.Generat
     return torch.cat(parts)
 
 
-def _random(
-    points: ScoredPoints, config: Fssd, seed: int
-) -> tuple[ScoredPoints, Callable[[ScoredPoints], Places]]:
+def _fresh(model: Any, tested: ScoredPoints, choose: Choice, config: Fssd, seed: int) -> Tensor:
+    def statistic(datasets: ScoredPoints) -> Tensor:
+        locations, squared_scale = choose(datasets)
+        return fssd(stein_features(datasets, config.kernel, squared_scale, locations))
+
+    n = len(tested)
+    width = max(config.locations * tested.x.numel(), n * n if config.choice == "random" else 0)
+    return fresh_statistics(
+        statistic, as_model(model), n, draws=config.draws, seed=seed, like=tested.x, width=width
+    )
+
+
+def _random(points: ScoredPoints, config: Fssd, seed: int) -> tuple[ScoredPoints, Choice]:
     """All points are tested; each dataset, observed or drawn, has its own places, from the same normals."""
     normals = _normals(len(points), config, seed)
 
@@ -136,9 +135,7 @@ def _random(
     return points, choose
 
 
-def _optimised(
-    points: ScoredPoints, config: Fssd, seed: int
-) -> tuple[ScoredPoints, Callable[[ScoredPoints], Places]]:
+def _optimised(points: ScoredPoints, config: Fssd, seed: int) -> tuple[ScoredPoints, Choice]:
     """A part is tested, at places that depend on the other part alone."""
     trained = round(config.train * len(points))
     if min(trained, len(points) - trained) < _LEAST_POINTS:
@@ -182,7 +179,7 @@ def _normals(n: int, config: Fssd, seed: int) -> Tensor:
     return torch.randn(config.locations, n, generator=generator(seed, "locations"), dtype=torch.float64)
 
 
-_CHOICES: dict[
-    str,
-    Callable[[ScoredPoints, Fssd, int], tuple[ScoredPoints, Callable[[ScoredPoints], Places]]],
-] = {"random": _random, "optimised": _optimised}
+_CHOICES: dict[str, Callable[[ScoredPoints, Fssd, int], tuple[ScoredPoints, Choice]]] = {
+    "random": _random,
+    "optimised": _optimised,
+}

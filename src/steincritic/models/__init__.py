@@ -3,10 +3,12 @@
 from steincritic.models.base import DensityModel, SamplingModel, ScoreModel, as_model, dimension
 from steincritic.models.density import DistributionModel, LogDensity, PairModel
 from steincritic.models.mixture import GaussianMixture
+from steincritic.models.rbm import GaussianBernoulliRBM, random_rbm
 
 __all__ = [
     "DensityModel",
     "DistributionModel",
+    "GaussianBernoulliRBM",
     "GaussianMixture",
     "LogDensity",
     "PairModel",
@@ -14,4 +16,5 @@ __all__ = [
     "ScoreModel",
     "as_model",
     "dimension",
+    "random_rbm",
 ]

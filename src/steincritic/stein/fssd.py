@@ -45,7 +45,7 @@ def fssd(features: Tensor) -> Tensor:
 def power_criterion(features: Tensor) -> Tensor:
     r"""FSSD² over its standard deviation off the null, $\sigma^2 = 4 \operatorname{var}(\tau \cdot E \tau)$.
 
-    At large n the power of the test grows with this ratio, [jitkrittum2017] proposition 4.
+    At large n the power of the test grows with this ratio [jitkrittum2017].
     """
     tau = _flat(features)
     along = tau @ tau.mean(-2)[..., None]  # (n, 1)

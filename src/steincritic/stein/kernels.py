@@ -18,7 +18,7 @@ from steincritic.errors import InputError, check_positive
 from steincritic.rng import generator
 
 Profile = tuple[Tensor, Tensor, Tensor]  # φ(r), φ'(r), φ''(r)
-MEDIAN_POINTS = 2000  # the median takes all pairs up to here, and a fixed random subset of points above
+MEDIAN_POINTS = 2500  # the median takes all pairs up to here, and a fixed random subset of points above
 
 
 class Kernel(Protocol):
@@ -35,7 +35,7 @@ class RBF:
 
     Args:
         bandwidth: a length, or "median" for the median pairwise distance of the data.
-        factor: multiplies the squared bandwidth; δ in [repasky2023] section 5.2.
+        factor: multiplies the squared bandwidth; δ in [repasky2023] appendix C.3.
     """
 
     bandwidth: float | Literal["median"] = "median"

@@ -1,5 +1,8 @@
 """The Stein operator. Every witness value in the library comes from this file."""
 
+from collections.abc import Sequence
+
+import torch
 from torch import Tensor
 
 from steincritic.data.points import ScoredPoints
@@ -23,6 +26,17 @@ def stein_values(score: Tensor, f: Tensor, div_f: Tensor) -> Tensor:
     References: [repasky2023] eq. (1).
     """
     return (score * f).sum(-1) + div_f
+
+
+def stein_values_by_block(score: Tensor, f: Tensor, parts: Tensor, blocks: Sequence[slice]) -> Tensor:
+    r"""The Stein operator split over blocks of coordinates, (..., n, k).
+
+    $$\sum_{j \in B} s_j f_j + \partial_j f_j$$
+
+    for each block B; each has mean zero under q, and they sum to the Stein value.
+    """
+    product = score * f
+    return torch.stack([product[..., block].sum(-1) for block in blocks], dim=-1) + parts
 
 
 def witness_of(field: VectorField, points: ScoredPoints, *, divergence: Divergence = exact) -> PerPoint:

@@ -93,6 +93,9 @@ def stein_sums(
             if sides is not None:
                 product = (sides[0] @ u).mul_(sides[1])  # (..., b, t)
                 signed[..., k, :] += weight * product.sum(-1, dtype=torch.float64)
+    if signs is not None:  # signs all alike give the plain sum: a tie that rounding must not break
+        alike = signs.amax(-1) == signs.amin(-1)
+        signed = torch.where(alike, pairs[..., None], signed)
     return SteinSums(n, diagonal, pairs, signed)
 
 

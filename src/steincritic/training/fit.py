@@ -28,6 +28,7 @@ from steincritic.training.selection import Epoch, Keeper, Snapshots, keeper
 from steincritic.training.staging import Quantity, Stage, Staging
 
 T = TypeVar("T")
+Observer = Callable[[int, Bank, PerMember], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +138,7 @@ def fit_bank(
     training: Training | None = None,
     yardsticks: Yardsticks | None = None,
     callbacks: Sequence[Callback] = (),
+    observers: Sequence[Observer] = (),
     device: torch.device | str | None = None,
     checkpoint: str | Path | checkpoints.Checkpoint | None = None,
 ) -> FittedBank:
@@ -147,6 +149,7 @@ def fit_bank(
         staging: λ through training, one for all members or one each.
         seeds: decide each member's initial weights, batches and probes.
         yardsticks: validation points and, where p is known, the optimum, for the history.
+        observers: called with (epoch, bank, λ) after every epoch, to look at the critics as they are.
         checkpoint: a file to resume from if it is there and to keep after every epoch; it must stem
             from the same data and settings.
     """
@@ -172,7 +175,7 @@ def fit_bank(
         device=torch.device(device) if device is not None else points.x.device,
         checkpoint=checkpoints.Checkpoint.at(checkpoint),
     )
-    return run.fit(callbacks)
+    return run.fit(callbacks, observers)
 
 
 def _check_yardsticks(stagings: Sequence[Staging], training: Training, yardsticks: Yardsticks) -> None:
@@ -224,13 +227,15 @@ class _Run:
         self.failures: list[str | None] = [None] * members
         self.seconds = {"training": 0.0, "evaluation": 0.0}
 
-    def fit(self, callbacks: Sequence[Callback]) -> FittedBank:
+    def fit(self, callbacks: Sequence[Callback], observers: Sequence[Observer]) -> FittedBank:
         first = self._resume()
         for epoch in range(first, self.training.epochs):
             with self._clock("training"), _matmul_precision(self.training.tensor_cores):
                 row = self._train_epoch(epoch)
             with self._clock("evaluation"):
                 row |= self._measure_epoch(epoch)
+                for observer in observers:
+                    observer(epoch, self.bank, self.lam)
             self.history = self.history.with_row(row)
             if all(self.failures):
                 break

@@ -1,0 +1,88 @@
+"""Null runs kept on disk: the second test of the same model with the same settings is instant.
+
+One safetensors file a key, written whole or not at all; the oldest go when the folder grows past its
+bound. A key is a hash of what the model does (some of its draws and scores), n, d and the settings, so
+a changed model never meets an old file.
+"""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from steincritic.data.points import sample_points
+from steincritic.errors import InputError
+from steincritic.files import read_tensors, write_tensors
+from steincritic.models.base import SamplingModel
+
+_FORMAT = "steincritic-null-1"
+_BOUND = 256 * 2**20  # bytes
+_FINGERPRINT_DRAWS = 64
+
+
+@dataclass(frozen=True)
+class NullCache:
+    """A folder of null runs, or none."""
+
+    folder: Path | None
+    bound: int = _BOUND
+
+    @classmethod
+    def at(cls, place: bool | Path) -> "NullCache":
+        if isinstance(place, bool):
+            return cls(usual_folder() if place else None)
+        return cls(Path(place))
+
+    def get(self, key: str) -> dict[str, Tensor] | None:
+        """What is kept under the key; a damaged file counts as none."""
+        path = self._path(key)
+        if path is None or not path.is_file():
+            return None
+        try:
+            tensors, about = read_tensors(path)
+        except InputError:
+            return None
+        return tensors if about.get("format") == _FORMAT else None
+
+    def put(self, key: str, tensors: Mapping[str, Tensor]) -> None:
+        """Keep them if the folder can be written; a test never fails for want of a cache."""
+        path = self._path(key)
+        if path is None:
+            return
+        try:
+            write_tensors(path, dict(tensors), {"format": _FORMAT})
+        except InputError:
+            return
+        self._trim()
+
+    def _path(self, key: str) -> Path | None:
+        return None if self.folder is None else self.folder / f"{key}.safetensors"
+
+    def _trim(self) -> None:
+        assert self.folder is not None
+        files = sorted(self.folder.glob("*.safetensors"), key=lambda file: file.stat().st_mtime)
+        total = sum(file.stat().st_size for file in files)
+        for file in files[:-1]:  # the newest stays
+            if total <= self.bound:
+                return
+            total -= file.stat().st_size
+            file.unlink(missing_ok=True)
+
+
+def usual_folder() -> Path:
+    root = os.environ.get("XDG_CACHE_HOME")
+    return (Path(root) if root else Path.home() / ".cache") / "steincritic" / "null"
+
+
+def fingerprint(model: SamplingModel, n: int, like: Tensor, settings: Mapping[str, Any]) -> str:
+    """A hash of the model's behaviour, the size of the data and the settings."""
+    draws = sample_points(model, _FINGERPRINT_DRAWS, seed=0, like=like)
+    digest = hashlib.sha256(repr((_FORMAT, n, str(like.dtype), like.device.type, settings)).encode())
+    for tensor in (draws.x, draws.score):
+        digest.update(tensor.contiguous().cpu().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,101 @@
+"""The Gaussian-Bernoulli restricted Boltzmann machine: score, log-density, block Gibbs."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from steincritic.errors import InputError, check_count
+from steincritic.rng import generator
+from steincritic.shapes import PerPoint, Points
+
+
+class GaussianBernoulliRBM:
+    r"""$q(x) \propto \sum_{h = \pm 1} \exp(\tfrac12 x^\top B h + b^\top x + c^\top h - \tfrac12 |x|^2)$.
+
+    Args:
+        weights: B, (d, m).
+        visible_bias: b, (d,).
+        hidden_bias: c, (m,).
+        sweeps: Gibbs sweeps from a standard normal start before a chain's state is a draw; every draw
+            comes from a chain of its own.
+    """
+
+    def __init__(self, weights: Any, visible_bias: Any, hidden_bias: Any, *, sweeps: int = 2000) -> None:
+        self.weights = torch.as_tensor(weights)
+        self.visible_bias = torch.as_tensor(visible_bias).to(self.weights)
+        self.hidden_bias = torch.as_tensor(hidden_bias).to(self.weights)
+        check_count(sweeps, name="sweeps")
+        self.sweeps = sweeps
+        shapes = tuple(t.shape for t in (self.weights, self.visible_bias, self.hidden_bias))
+        if self.weights.ndim != 2 or shapes[1:] != (self.weights.shape[:1], self.weights.shape[1:]):
+            raise InputError(
+                "need weights (d, m), visible_bias (d,) and hidden_bias (m,); got "
+                + ", ".join(str(tuple(s)) for s in shapes)
+            )
+        self.dim = self.weights.shape[0]
+
+    def to(self, *args: Any) -> "GaussianBernoulliRBM":
+        return GaussianBernoulliRBM(
+            self.weights.to(*args),
+            self.visible_bias.to(*args),
+            self.hidden_bias.to(*args),
+            sweeps=self.sweeps,
+        )
+
+    def log_prob(self, x: Points) -> PerPoint:
+        r"""Up to its constant: $b^\top x - \tfrac12|x|^2 + \sum_j \log 2\cosh(\tfrac12 B^\top x + c)_j$."""
+        field = self._hidden_field(x)
+        log_two_cosh = field.abs() + torch.log1p(torch.exp(-2 * field.abs()))
+        return x @ self.visible_bias.to(x) - 0.5 * (x * x).sum(-1) + log_two_cosh.sum(-1)
+
+    def score(self, x: Points) -> Points:
+        r"""$b - x + \tfrac12 B \tanh(\tfrac12 B^\top x + c)$."""
+        return self.visible_bias.to(x) - x + 0.5 * torch.tanh(self._hidden_field(x)) @ self.weights.to(x).T
+
+    def sample(self, n: int, *, seed: int = 0) -> Points:
+        source = generator(seed, "gibbs", device=self.weights.device)
+        return block_gibbs(
+            self.weights[None], self.visible_bias, self.hidden_bias, n, sweeps=self.sweeps, generator=source
+        )[0]
+
+    def _hidden_field(self, x: Points) -> Tensor:
+        return 0.5 * x @ self.weights.to(x) + self.hidden_bias.to(x)
+
+
+def block_gibbs(
+    weights: Tensor,
+    visible_bias: Tensor,
+    hidden_bias: Tensor,
+    n: int,
+    *,
+    sweeps: int,
+    generator: torch.Generator,
+) -> Tensor:
+    """(e, n, d) draws of e machines with their own weights (e, d, m): n parallel chains each."""
+    machines, d, m = weights.shape
+    like = {"dtype": weights.dtype, "device": weights.device}
+    x = torch.randn(machines, n, d, generator=generator, **like)
+    half = (0.5 * weights).mT.contiguous()
+    uniform = torch.empty(machines, n, m, **like)
+    for _ in range(sweeps):
+        logit = torch.bmm(x, weights).add_(2 * hidden_bias)  # P(h = 1) = sigmoid(B'x + 2c)
+        up = uniform.uniform_(generator=generator) < logit.sigmoid_()
+        h = up.to(weights.dtype).mul_(2).sub_(1)
+        x.normal_(generator=generator).add_(visible_bias)
+        x.baddbmm_(h, half)
+    return x
+
+
+def random_rbm(dim: int, hidden: int, *, seed: int, sweeps: int = 2000) -> GaussianBernoulliRBM:
+    """The field's benchmark machine: weights of random sign, standard normal biases [liu2016]."""
+    if dim < 1 or hidden < 1:
+        raise InputError(f"need at least one visible and one hidden unit, got {dim} and {hidden}")
+    source = generator(seed, "random rbm")
+    signs = 2 * torch.randint(0, 2, (dim, hidden), generator=source).double() - 1
+    return GaussianBernoulliRBM(
+        signs,
+        torch.randn(dim, generator=source, dtype=torch.float64),
+        torch.randn(hidden, generator=source, dtype=torch.float64),
+        sweeps=sweeps,
+    )

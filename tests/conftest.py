@@ -1,0 +1,21 @@
+"""Settings that every test shares."""
+
+import matplotlib
+import pytest
+import torch
+from hypothesis import settings
+
+matplotlib.use("Agg")
+torch.set_num_threads(1)  # the nets here are too small to share among threads
+settings.register_profile("steincritic", derandomize=True, deadline=None, max_examples=40)
+settings.load_profile("steincritic")
+
+
+@pytest.fixture(autouse=True)
+def _global_state_stays():
+    """No test, and so no code under test, may change torch's global state."""
+    before = torch.get_rng_state(), torch.get_default_dtype(), torch.get_float32_matmul_precision()
+    yield
+    assert torch.equal(torch.get_rng_state(), before[0]), "torch's global random state was changed"
+    assert torch.get_default_dtype() == before[1], "torch's default dtype was changed"
+    assert torch.get_float32_matmul_precision() == before[2], "torch's matmul precision was changed"

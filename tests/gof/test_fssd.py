@@ -1,0 +1,106 @@
+import json
+
+import pytest
+import torch
+
+from steincritic.data import ScoredPoints, mixture
+from steincritic.errors import InputError, ModelError
+from steincritic.gof.fssd import Fssd, fssd_test, weighted_chi_square
+from steincritic.models import GaussianMixture
+from steincritic.rng import generator
+from steincritic.stein.fssd import fssd, stein_features
+from steincritic.stein.kernels import IMQ, RBF
+
+q = GaussianMixture([[0.0, 0.0], [2.0, 1.0]])
+
+
+def data(n=40, *, seed, stretch=1.0):
+    return q.sample(n, seed=10_000 + seed) * stretch
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        Fssd(choice="random", draws=99),
+        Fssd(steps=3, draws=99, locations=2, kernel=IMQ(scale="median")),
+        Fssd(choice="random", draws=19, threshold="fresh", locations=3),
+        Fssd(steps=3, draws=19, threshold="fresh", locations=2),
+    ],
+    ids=["random spectrum", "optimised spectrum", "random fresh", "optimised fresh"],
+)
+def test_level_and_power(config):
+    rejections = sum(fssd_test(q, data(seed=k), seed=k, config=config).rejected for k in range(400))
+    assert 3 <= rejections <= 44  # binomial(400, 0.05), left once in a million
+    stretched = [fssd_test(q, data(300, seed=k, stretch=2.5), seed=k, config=config) for k in range(10)]
+    assert all(result.rejected for result in stretched)
+
+
+def test_optimised_places_find_more_than_random_ones():
+    pair = mixture(2)
+    rates = {}
+    for choice in ("random", "optimised"):
+        config = Fssd(choice=choice, steps=60, draws=199)
+        runs = [
+            fssd_test(pair.model, pair.data.sample(300, seed=k), seed=k, config=config) for k in range(40)
+        ]
+        rates[choice] = sum(run.rejected for run in runs) / 40
+    assert rates["optimised"] > rates["random"] + 0.1  # 0.52 and 0.20 in 100 runs
+
+
+@pytest.mark.parametrize("choice", ["random", "optimised"])
+def test_statistic_is_fssd_at_the_places_that_the_result_names(choice):
+    config = Fssd(choice=choice, steps=5, draws=39)
+    x = data(50, seed=1)
+    points = ScoredPoints(x, q.score(x))
+    result = fssd_test(q, x, seed=3, config=config)
+    found = json.loads(json.dumps(result.to_dict()))["settings"]["found"]
+    locations = torch.tensor(found["locations"], dtype=torch.float64)
+    assert locations.shape == (5, 2)
+    scale = torch.tensor(found["squared_scale"], dtype=torch.float64)
+    assert result.n == (50 if choice == "random" else 40)
+    if choice == "random":
+        features = stein_features(points, RBF(), scale, locations)
+        assert result.statistic == pytest.approx(float(fssd(features)), rel=1e-10)
+    again = fssd_test(None, points, seed=3, config=config)
+    assert again.to_dict() == result.to_dict()
+
+
+def test_optimised_places_stay_in_the_box_of_the_data():
+    x = data(100, seed=1)
+    result = fssd_test(q, x, config=Fssd(steps=50, learning_rate=1.0))
+    locations = torch.tensor(result.settings["found"]["locations"], dtype=torch.float64)
+    slack = 1e-9  # rounding of the change of variables
+    assert bool((locations >= x.amin(0) - slack).all()) and bool((locations <= x.amax(0) + slack).all())
+
+
+def test_weighted_chi_square_has_its_moments():
+    weights = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64)
+    draws = weighted_chi_square(weights, 100_000, generator=generator(0, "test"))
+    variance = float(2 * weights.square().sum())
+    assert abs(float(draws.mean())) < 5 * (variance / 100_000) ** 0.5
+    assert float(draws.var()) == pytest.approx(variance, rel=0.1)  # heavy tail: standard error 1.4 %
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: fssd_test(q, torch.ones(20, 2)), InputError, "median distance between points is zero"),
+        (lambda: fssd_test(q, torch.ones(1, 2)), InputError, "at least 2 points"),
+        (lambda: fssd_test(q, data(4, seed=0)), InputError, "too few to optimise"),
+        (lambda: fssd_test(q, data(seed=0), config=Fssd(draws=5)), InputError, "at least 19"),
+        (
+            lambda: fssd_test((q.score, None), data(seed=0), config=Fssd(threshold="fresh", steps=1)),
+            ModelError,
+            "no sample",
+        ),
+        (lambda: Fssd(locations=0), InputError, "locations"),
+        (lambda: Fssd(choice="best"), InputError, "choice"),
+        (lambda: Fssd(threshold="wild"), InputError, "threshold"),
+        (lambda: Fssd(train=1.0), InputError, "train"),
+        (lambda: Fssd(learning_rate=0.0), InputError, "learning_rate"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(call, error, message):
+    with pytest.raises(error, match=message) as refused:
+        call()
+    assert "\n" not in str(refused.value)

@@ -1,0 +1,99 @@
+"""The split test from door to result."""
+
+import json
+
+import pytest
+import torch
+
+from steincritic import gof_test
+from steincritic.critics import MLP
+from steincritic.data import scored
+from steincritic.errors import InputError
+from steincritic.gof import Split, split_test
+from steincritic.models import GaussianMixture
+from steincritic.training import Training, fixed
+from steincritic.training import fit as fit_module
+
+Q = GaussianMixture([[0.0, 0.0]])
+TINY = {
+    "network": MLP(hidden=(6,)),
+    "staging": fixed(1.0),
+    "training": Training(epochs=10, batch_size=20, learning_rate=2e-2, dtype="float64"),
+    "draws": 99,
+}
+
+
+@pytest.mark.parametrize("threshold", ["fresh", "pooled"])
+@pytest.mark.parametrize(("shift", "rejects"), [(0.0, False), (1.0, True)])
+def test_a_wrong_model_is_rejected_and_the_right_one_is_not(threshold, shift, rejects):
+    config = Split(threshold=threshold, **TINY)
+    result = split_test(Q, Q.sample(120, seed=1) + shift, config=config, seed=0, callbacks=[])
+    assert result.rejected == rejects
+    assert result.exact == (threshold == "fresh")
+    assert result.n == 60 and len(result.null_distribution) == 99
+    json.dumps(result.to_dict(), allow_nan=False)
+
+
+def test_the_seed_decides_everything():
+    def run(seed):
+        return split_test(Q, Q.sample(40, seed=1), config=Split(**TINY), seed=seed, callbacks=[])
+
+    one, same, other = run(0), run(0), run(1)
+    assert one.to_dict() == same.to_dict()
+    assert one.statistic != other.statistic
+
+
+def test_tested_points_are_not_trained_on(monkeypatch):
+    trained = []
+    init = fit_module._Run.__init__
+
+    def watched(self, **arguments):
+        trained.append(arguments["points"].x)
+        init(self, **arguments)
+
+    monkeypatch.setattr(fit_module._Run, "__init__", watched)
+    x = Q.sample(40, seed=2)
+    result = split_test(Q, x, config=Split(train=0.25, standardize=False, **TINY), seed=0, callbacks=[])
+    assert len(trained[0]) == 10 and result.n == 30
+    rows = {tuple(row) for row in x.tolist()}
+    assert {tuple(row) for row in trained[0].tolist()} < rows
+
+
+def test_gof_test_is_the_same_door():
+    x = Q.sample(40, seed=1)
+    options = {"config": Split(**TINY), "seed": 3, "callbacks": []}
+    by_name = gof_test(Q, x, method="split", **options)
+    assert by_name.to_dict() == split_test(Q, x, **options).to_dict()
+
+
+def test_scored_points_are_tested_as_they_are():
+    x = Q.sample(40, seed=1)
+    options = {"config": Split(**TINY), "seed": 3, "callbacks": []}
+    assert split_test(Q, scored(Q, x), **options).to_dict() == split_test(Q, x, **options).to_dict()
+
+
+def test_a_score_that_is_not_finite_on_model_draws_gives_no_result():
+    """NaN compares as smaller than anything, so it would pass for evidence."""
+
+    class Torn(GaussianMixture):
+        def score(self, x):
+            return torch.where(x > 2.5, torch.nan, super().score(x))
+
+    x = Q.sample(200, seed=1).clamp(max=2.0)
+    with pytest.raises(InputError, match="score at the model's own draws has NaN"):
+        split_test(Torn([[0.0, 0.0]]), x, config=Split(**TINY), callbacks=[])
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        ({"train": 0.0}, "train"),
+        ({"train": 1.0}, "train"),
+        ({"threshold": "normal"}, "threshold"),
+        ({"draws": 0}, "draws"),
+        ({"pool": 0}, "pool"),
+    ],
+)
+def test_settings_that_are_none_are_refused(bad, words):
+    with pytest.raises(InputError, match=words):
+        Split(**bad)

@@ -1,0 +1,51 @@
+"""Models made from densities, distributions and pairs: what is special to each."""
+
+import pytest
+import torch
+from torch import distributions as td
+
+from steincritic.errors import InputError, ModelError
+from steincritic.models import DistributionModel, LogDensity, PairModel
+
+X = torch.linspace(-1, 1, 6, dtype=torch.float64).view(3, 2)
+
+
+def test_a_constant_in_the_log_density_does_not_change_the_score():
+    plain = LogDensity(lambda x: -(x**2).sum(-1))
+    lifted = LogDensity(lambda x: 7.0 - (x**2).sum(-1))
+    assert torch.equal(plain.score(X), lifted.score(X))
+
+
+def test_a_score_is_had_inside_no_grad_and_leaves_no_graph():
+    with torch.no_grad():
+        score = LogDensity(lambda x: -(x**2).sum(-1)).score(X)
+    assert not score.requires_grad
+    torch.testing.assert_close(score, -2 * X)
+
+
+def test_log_density_of_the_wrong_shape_is_refused():
+    with pytest.raises(ModelError, match=r"one number a row, shape \(3,\)"):
+        LogDensity(lambda x: -(x**2)).score(X)
+
+
+def test_log_density_that_torch_cannot_differentiate_is_refused():
+    with pytest.raises(ModelError, match="has no gradient"):
+        LogDensity(lambda x: torch.zeros(len(x))).score(X)
+
+
+def test_scalar_and_batch_distributions_have_one_axis_of_coordinates():
+    assert DistributionModel(td.Normal(0.0, 1.0)).dim == 1
+    assert DistributionModel(td.Normal(torch.zeros(4), 1.0)).dim == 4
+    assert DistributionModel(td.MultivariateNormal(torch.zeros(3), torch.eye(3))).dim == 3
+
+
+def test_a_batch_of_vectors_is_no_model():
+    with pytest.raises(InputError, match="Independent"):
+        DistributionModel(td.Normal(torch.zeros(2, 3), 1.0))
+
+
+def test_a_pair_hands_the_seed_to_its_sampler():
+    asked = []
+    model = PairModel(lambda x: -x, lambda n, seed: asked.append((n, seed)) or torch.zeros(n, 2))
+    model.sample(4, seed=9)
+    assert asked == [(4, 9)]
