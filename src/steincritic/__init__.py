@@ -15,8 +15,9 @@ from steincritic.errors import (
     InputError,
     ModelError,
 )
-from steincritic.gof import GofResult, Split, gof_test
+from steincritic.gof import CrossFit, Fssd, GofResult, Ksd, KsdAgg, Split, gof_test
 from steincritic.models import as_model
+from steincritic.stein import IMQ, RBF, ksd, stein_witness
 from steincritic.training import Adaptive, Staged, Training, fit_bank, fixed
 from steincritic.witness import Critic, fit_critic, load_critic
 
@@ -26,14 +27,20 @@ except PackageNotFoundError:  # run from a source tree that was never installed
     __version__ = "0.0.0+source"
 
 __all__ = [
+    "IMQ",
     "MLP",
+    "RBF",
     "Adaptive",
     "Critic",
+    "CrossFit",
     "DivergedError",
     "DoubtfulWarning",
     "FileFormatError",
+    "Fssd",
     "GofResult",
     "InputError",
+    "Ksd",
+    "KsdAgg",
     "ModelError",
     "ScoredPoints",
     "Split",
@@ -45,6 +52,8 @@ __all__ = [
     "fit_critic",
     "fixed",
     "gof_test",
+    "ksd",
     "load_critic",
     "models",
+    "stein_witness",
 ]

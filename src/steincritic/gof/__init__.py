@@ -1,8 +1,29 @@
 """Goodness-of-fit tests."""
 
+from steincritic.gof.aggregated import KsdAgg, ksdagg_test
 from steincritic.gof.choose import gof_test
+from steincritic.gof.crossfit import CrossFit, crossfit_test
+from steincritic.gof.fssd import Fssd, fssd_test
+from steincritic.gof.kernel import Ksd, ksd_test
 from steincritic.gof.power import Rate, SplitPower, mean_power, split_power
 from steincritic.gof.result import GofResult
 from steincritic.gof.split import Split, split_test
 
-__all__ = ["GofResult", "Rate", "Split", "SplitPower", "gof_test", "mean_power", "split_power", "split_test"]
+__all__ = [
+    "CrossFit",
+    "Fssd",
+    "GofResult",
+    "Ksd",
+    "KsdAgg",
+    "Rate",
+    "Split",
+    "SplitPower",
+    "crossfit_test",
+    "fssd_test",
+    "gof_test",
+    "ksd_test",
+    "ksdagg_test",
+    "mean_power",
+    "split_power",
+    "split_test",
+]

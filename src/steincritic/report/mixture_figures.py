@@ -94,6 +94,8 @@ def _power(record: Record, folder: Path) -> Path:
         (-0.12, "power_stochastic", GREY, "ours, the paper's stochastic test"),
         (0.12, "power_exact", INK, "ours, exact divergence"),
     ):
+        if rows[0][key] is None:
+            continue
         ax.errorbar(
             position + offset,
             [row[key]["mean"] for row in rows],

@@ -84,8 +84,8 @@ def _document(record: Record, table: str, *remarks: str) -> str:
     return "\n\n".join([table, *remarks, made]) + "\n"
 
 
-def _mean(value: dict[str, Any], digits: int = 3) -> str:
-    return f"{value['mean']:.{digits}f} ± {value['se']:.{digits}f}"
+def _mean(value: dict[str, Any] | None, digits: int = 3) -> str:
+    return "–" if value is None else f"{value['mean']:.{digits}f} ± {value['se']:.{digits}f}"
 
 
 def _published(row: dict[str, Any], key: str, spread: str | None = None, digits: int = 3) -> str:
