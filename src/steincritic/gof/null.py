@@ -1,10 +1,12 @@
 """Null distributions: what the statistic would be if the data came from the model.
 
-Each function takes witness values of model draws and returns null draws of the mean witness of n
-points.
+Each function takes witness values and returns null draws of one statistic: the mean witness of n
+points, its distance from the mean over a pool of model draws, or its studentised form.
 """
 
+import math
 from collections.abc import Callable
+from statistics import NormalDist
 
 import torch
 from torch import Tensor
@@ -13,6 +15,8 @@ from steincritic.errors import InputError, check_count, check_level
 from steincritic.shapes import NullDraws, PerPoint
 
 _GATHERED = 2**24  # numbers held at a time
+_SORTED = 2**22  # indices sorted at a time
+_TIE = 100 * torch.finfo(torch.float64).eps  # sums in another order differ by less, in units of the values
 
 
 def fresh_monte_carlo(draw_witness: Callable[[int, int], PerPoint], n: int, *, draws: int) -> NullDraws:
@@ -48,6 +52,82 @@ def pooled_bootstrap(
         index = torch.randint(len(pool), shape, generator=generator, device=pool.device)
         means.append(values[index].mean(-1))
     return torch.cat(means)
+
+
+def mean_gap(values: PerPoint, pool: PerPoint) -> Tensor:
+    """mean w(x) - mean w(y) over the tested points x and the model draws y."""
+    return values.to(torch.float64).mean() - pool.to(torch.float64).mean()
+
+
+def permutation(values: PerPoint, pool: PerPoint, *, draws: int, generator: torch.Generator) -> NullDraws:
+    r"""`mean_gap` after the labels "tested" and "pool" were dealt anew to all n + m values.
+
+    Under the model all n + m values are exchangeable given the critic, so the observed gap and these
+    are too: exact for any n and m, whether or not Stein's identity holds or the score is right. With
+    m = r n the statistic's variance is 1 + 1/r times that of the mean alone.
+
+    With the values centred on their common mean, the gap is $(1/n + 1/m) \sum w$ over the tested ones.
+    """
+    check_count(draws, name="draws")
+    n, m = len(values), len(pool)
+    joined = torch.cat([values, pool]).to(torch.float64)
+    centred = joined - joined.mean()
+    size, sign = (n, 1) if n <= m else (m, -1)  # the smaller part is drawn, the other is the rest
+    sums, rows = [], max(1, _SORTED // size)
+    for start in range(0, draws, rows):
+        index = _random_subsets(n + m, size, min(rows, draws - start), generator)
+        sums.append(centred[index].sum(-1))
+    null = torch.cat(sums) * (sign * (1 / n + 1 / m))
+    observed = mean_gap(values, pool)
+    tied = (null - observed).abs() <= _TIE * joined.abs().max()
+    return torch.where(tied, observed, null)
+
+
+def studentised(values: PerPoint) -> Tensor:
+    r"""$t = \bar w \sqrt n / s$."""
+    values = values.to(torch.float64)
+    return values.mean() * math.sqrt(len(values)) / values.std()
+
+
+def bootstrap_t(values: PerPoint, *, draws: int, generator: torch.Generator) -> NullDraws:
+    r"""$t^*_b = (\bar w^*_b - \bar w) \sqrt n / s^*_b$ over resamples of the tested values.
+
+    Each resample has its own spread, which carries the skewness of the witness into the null: right to
+    second order, where the normal quantile is to first. Needs E_q w = 0, hence a right score, and no
+    model draws. A resample without any spread counts as far out on its side.
+    """
+    check_count(draws, name="draws")
+    values = values.to(torch.float64)
+    n, mean, least = len(values), values.mean(), _TIE * values.abs().max()
+    ratios = []
+    for start in range(0, draws, rows := max(1, _GATHERED // n)):
+        shape = (min(rows, draws - start), n)
+        again = values[torch.randint(n, shape, generator=generator, device=values.device)]
+        ratios.append((again.mean(-1) - mean) * math.sqrt(n) / again.std(-1).clamp(min=least))
+    return torch.cat(ratios)
+
+
+def normal_quantiles(draws: int) -> NullDraws:
+    """The mid-quantiles of the standard normal, as a null distribution without randomness."""
+    check_count(draws, name="draws")
+    normal = NormalDist()
+    return torch.tensor([normal.inv_cdf((k + 0.5) / draws) for k in range(draws)], dtype=torch.float64)
+
+
+def _random_subsets(total: int, size: int, rows: int, generator: torch.Generator) -> Tensor:
+    """(rows, size): in each row distinct indices below `total`, every set of them equally likely.
+
+    What is drawn twice is drawn again. No index is treated apart from the others, so no set is.
+    """
+    device = generator.device
+    index = torch.randint(total, (rows, size), generator=generator, device=device)
+    while True:
+        index = index.sort(-1).values
+        again = torch.nn.functional.pad(index[:, 1:] == index[:, :-1], (1, 0))
+        count = int(again.sum())
+        if not count:
+            return index
+        index[again] = torch.randint(total, (count,), generator=generator, device=device)
 
 
 def smallest_draws(level: float) -> int:

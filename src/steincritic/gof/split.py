@@ -1,21 +1,24 @@
 """The paper's test: train on one part of the data, average the witness over the other."""
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import torch
+
 from steincritic.critics.mlp import MLP
-from steincritic.data.points import ScoredPoints, sample_points, scored
-from steincritic.errors import InputError, ModelError, check_choice, check_count
-from steincritic.gof.null import as_null_tensor, check_draws, fresh_monte_carlo, pooled_bootstrap
+from steincritic.data.points import ScoredPoints, scored
+from steincritic.errors import DoubtfulWarning, InputError, check_choice, check_count
+from steincritic.gof.null import as_null_tensor, check_draws
 from steincritic.gof.result import GofResult
-from steincritic.models.base import SamplingModel, ScoreModel, as_model
-from steincritic.rng import derive, generator
-from steincritic.shapes import NullDraws, PerPoint
+from steincritic.gof.thresholds import THRESHOLDS, ModelWitness, Request, choose_threshold
+from steincritic.models.base import as_model
+from steincritic.rng import derive
 from steincritic.training.fit import Training
 from steincritic.training.progress import Callback
 from steincritic.training.staging import Staged
-from steincritic.witness import DEFAULT_STAGING, Critic, fit_critic
+from steincritic.witness import DEFAULT_STAGING, fit_critic
 
 _LEAST_TEST_POINTS = 2
 
@@ -26,13 +29,16 @@ class Split:
 
     Args:
         train: share of the data that trains the critic; the rest is tested.
-        threshold: "fresh" Monte Carlo (exact), or the paper's "pooled" bootstrap (approximate).
+        threshold: "fresh" Monte Carlo or "permutation" against a pool (exact), the paper's "pooled"
+            bootstrap (approximate), or, without model draws, "bootstrap-t" or "z" (approximate); "auto"
+            is fresh up to two million coordinates of model draws, permutation beyond, and bootstrap-t
+            for a model without a sampler. See `gof.thresholds`.
         draws: null draws.
-        pool: size of the pool in multiples of the tested points.
+        pool: model draws of "permutation" and "pooled", in multiples of the tested points.
     """
 
     train: float = 0.5
-    threshold: str = "fresh"
+    threshold: str = "auto"
     draws: int = 999
     pool: int = 50
     staging: Staged = DEFAULT_STAGING
@@ -43,7 +49,7 @@ class Split:
     def __post_init__(self) -> None:
         if not 0 < self.train < 1:
             raise InputError(f"train is the share of points to train on, in (0, 1): got {self.train}")
-        check_choice(self.threshold, name="threshold", choices=tuple(_THRESHOLDS))
+        check_choice(self.threshold, name="threshold", choices=("auto", *THRESHOLDS))
         check_count(self.pool, name="pool")
         check_count(self.draws, name="draws")
 
@@ -57,15 +63,15 @@ def split_test(
     config: Split | None = None,
     callbacks: Sequence[Callback] | None = None,
 ) -> GofResult:
-    """Test H0: p = q with a critic trained on the points that are not tested."""
+    """Test H0: p = q with a critic trained on the points that are not tested.
+
+    Args:
+        model: q. May be None when x is ScoredPoints and the threshold needs no draws.
+        x: the data.
+    """
     config = config or Split()
     check_draws(config.draws, level)
-    model = as_model(model)
-    if not isinstance(model, SamplingModel):
-        raise ModelError(
-            "the split test draws from the model to find its threshold, and this model has no "
-            "sample(n, seed=0); pass a (score, sample) pair"
-        )
+    model = None if model is None and isinstance(x, ScoredPoints) else as_model(model)
     points = scored(model, x)
     trained = round(config.train * len(points))
     if trained < 1 or len(points) - trained < _LEAST_TEST_POINTS:
@@ -73,7 +79,9 @@ def split_test(
             f"x has {len(points)} points, too few to train on a share of {config.train:g} and test on at "
             f"least {_LEAST_TEST_POINTS}; collect more points or use a kernel test"
         )
-    train, test = points.split([trained, len(points) - trained], seed=derive(seed, "split"))
+    tested = len(points) - trained
+    threshold = choose_threshold(config.threshold, model, n=tested, dim=points.dim, draws=config.draws)
+    train, test = points.split([trained, tested], seed=derive(seed, "split"))
     critic = fit_critic(
         model,
         train,
@@ -84,40 +92,21 @@ def split_test(
         seed=derive(seed, "critic"),
         callbacks=callbacks,
     )
-    null, exact = _THRESHOLDS[config.threshold](model, critic, test, config, seed)
+    values = critic.witness(test).to(torch.float64)
+    draw = ModelWitness(model, critic.witness, like=test.x, seed=seed)
+    request = Request(draws=config.draws, pool=config.pool, level=level, seed=seed)
+    null = THRESHOLDS[threshold](values, draw, request)
+    for doubt in null.doubts:
+        warnings.warn(doubt, DoubtfulWarning, stacklevel=2)
     return GofResult(
-        statistic=float(critic.witness(test).mean()),
-        null_distribution=as_null_tensor(null),
+        statistic=null.statistic,
+        null_distribution=as_null_tensor(null.null_distribution),
         level=level,
         method="split",
-        threshold=config.threshold,
-        exact=exact,
+        threshold=threshold,
+        exact=null.exact,
         n=len(test),
         seed=seed,
+        notes=null.doubts,
         settings=asdict(config),
     )
-
-
-def _fresh(
-    model: ScoreModel, critic: Critic, test: ScoredPoints, config: Split, seed: int
-) -> tuple[NullDraws, bool]:
-    def draw_witness(count: int, part: int) -> PerPoint:
-        draws = sample_points(model, count, seed=derive(seed, "null", part), like=test.x)
-        return critic.witness(draws)
-
-    return fresh_monte_carlo(draw_witness, len(test), draws=config.draws), True
-
-
-def _pooled(
-    model: ScoreModel, critic: Critic, test: ScoredPoints, config: Split, seed: int
-) -> tuple[NullDraws, bool]:
-    n = len(test)
-    pool = critic.witness(sample_points(model, config.pool * n, seed=derive(seed, "pool"), like=test.x))
-    source = generator(seed, "bootstrap", device=pool.device)
-    return pooled_bootstrap(pool, n, draws=config.draws, generator=source), False
-
-
-_THRESHOLDS: dict[str, Callable[[ScoreModel, Critic, ScoredPoints, Split, int], tuple[NullDraws, bool]]] = {
-    "fresh": _fresh,
-    "pooled": _pooled,
-}

@@ -74,10 +74,9 @@ def block_gibbs(
 ) -> Tensor:
     """(e, n, d) draws of e machines with their own weights (e, d, m): n parallel chains each."""
     machines, d, m = weights.shape
-    like = {"dtype": weights.dtype, "device": weights.device}
-    x = torch.randn(machines, n, d, generator=generator, **like)
+    x: Tensor = weights.new_empty(machines, n, d).normal_(generator=generator)
     half = (0.5 * weights).mT.contiguous()
-    uniform = torch.empty(machines, n, m, **like)
+    uniform = weights.new_empty(machines, n, m)
     for _ in range(sweeps):
         logit = torch.bmm(x, weights).add_(2 * hidden_bias)  # P(h = 1) = sigmoid(B'x + 2c)
         up = uniform.uniform_(generator=generator) < logit.sigmoid_()

@@ -41,7 +41,9 @@ def draw_adaptive(record: Record, folder: Path) -> list[Path]:
                 ax.set_yscale("log")
             else:
                 ax.set_ylim(*_readable_range([row["curves"][key] for row in record.results["rows"]]))
-        axes[0].legend(ncol=2)
+        figure.legend(
+            *axes[0].get_legend_handles_labels(), ncol=6, loc="lower center", bbox_to_anchor=(0.5, -0.1)
+        )
         return [save(figure, folder / "adaptive.png")]
 
 
@@ -80,7 +82,7 @@ def _mse_curves(record: Record, folder: Path) -> Path:
         _band(ax, row["curves"]["mse_q"], colour, row["scheme"])
     ax.set_ylim(*_readable_range([row["curves"]["mse_q"] for row in rows]))
     ax.set(xlabel="epoch", ylabel="MSE of λf on model draws")
-    ax.legend(ncol=2, title="λ", title_fontsize=8)
+    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), title="λ", title_fontsize=8)
     return save(figure, folder / "mse.png")
 
 
@@ -118,7 +120,7 @@ def _power(record: Record, folder: Path) -> Path:
     ax.axhline(ceiling, color=INK, linewidth=0.8, linestyle=":", label="optimal critic")
     ax.set_xticks(position, [row["scheme"] for row in rows], rotation=35, ha="right")
     ax.set(xlabel="λ", ylabel=f"power at n = {record.config['tested']}, level 0.05", ylim=(0, 1.04))
-    ax.legend(loc="lower left")
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncol=2)
     return save(figure, folder / "power.png")
 
 
@@ -135,7 +137,9 @@ def _fields(record: Record, folder: Path) -> Path:
     longest = np.linalg.norm(np.array(fields["optimal"]), axis=1).max()
     for ax, (title, arrows) in zip(axes, panels, strict=True):
         u, v = np.array(arrows).T
-        ax.quiver(*grid.T, u, v, np.hypot(u, v), cmap="cividis", scale=14 * longest, clim=(0, longest))
+        ax.quiver(
+            *grid.T, u, v, np.hypot(u, v), cmap="cividis", width=0.006, scale=7 * longest, clim=(0, longest)
+        )
         ax.set(title=title, aspect="equal")
     return save(figure, folder / "fields.png")
 

@@ -1,0 +1,175 @@
+"""Bettors: a critic trained on the past of a stream, and the e-values of its bets on what comes next."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from steincritic.critics.bank import Bank
+from steincritic.critics.mlp import MLP
+from steincritic.data.points import Frame, ScoredPoints, sample_points
+from steincritic.errors import InputError, check_choice, check_count, check_positive
+from steincritic.gof.evalues import mean_bound, soft_rank, truncated
+from steincritic.gof.thresholds import dependence
+from steincritic.models.base import SamplingModel
+from steincritic.rng import derive
+from steincritic.shapes import PerPoint
+from steincritic.training.fit import Training
+from steincritic.training.selection import Snapshots
+from steincritic.training.staging import Staged
+from steincritic.witness import DEFAULT_STAGING, Critic, fit_critic
+
+SPENT = 0.1  # share of the level that pays for the bounds of truncated bets
+_SCALE_DRAWS = 2000
+_TOGETHER = 2**22  # coordinates of model draws held at a time
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sequential:
+    """How a stream is bet on.
+
+    Args:
+        method: "soft-rank" compares every point with fresh model draws; "truncated" bets on a truncated
+            witness and draws from the model only when the critic is trained anew.
+        etas: soft-rank: steepness of the bets, in units of the witness's spread under the model, one
+            account each; 0 is money kept aside.
+        draws: soft-rank: model draws a point.
+        stakes: truncated: shares of the largest bet that cannot ruin, one account each.
+        limit: truncated: where the witness is cut on both sides, in units of its spread.
+        bound_draws: truncated: model draws that bound the mean of the cut witness, for each critic.
+        first: points to see before the first critic is trained; no bets until then.
+        growth: a new critic is trained when the past has grown by this factor.
+        longest: a longer batch is bet on in pieces of this size, with a chance to retrain in between.
+    """
+
+    method: str = "soft-rank"
+    etas: tuple[float, ...] = (0.0, 0.1, 0.2, 0.4, 0.8, 1.6)
+    draws: int = 16
+    stakes: tuple[float, ...] = (0.0, 0.1, 0.2, 0.4, 0.8)
+    limit: float = 3.0
+    bound_draws: int = 20_000
+    first: int = 50
+    growth: float = 1.5
+    longest: int = 100
+    staging: Staged = DEFAULT_STAGING
+    network: MLP = field(default_factory=MLP)
+    training: Training = field(default_factory=Training)
+    standardize: bool = True
+
+    def __post_init__(self) -> None:
+        check_choice(self.method, name="method", choices=tuple(_METHODS))
+        for name, most in (("etas", math.inf), ("stakes", 1.0)):
+            bets = tuple(getattr(self, name))
+            object.__setattr__(self, name, bets)
+            if not all(0 <= bet < most for bet in bets) or not any(bets):
+                raise InputError(f"{name} must be numbers in [0, {most:g}), one of them not 0: got {bets}")
+        for name, least in (("draws", 1), ("bound_draws", 2), ("first", 2), ("longest", 1)):
+            check_count(getattr(self, name), name=name, least=least)
+        check_positive(self.limit, name="limit")
+        if not 1 < self.growth < math.inf:
+            raise InputError(f"growth is a factor above 1, got {self.growth!r}")
+
+    @property
+    def accounts(self) -> int:
+        return len(self.etas if self.method == "soft-rank" else self.stakes)
+
+    @property
+    def start(self) -> float:
+        """The first wealth. Truncated bets set a share of the level aside for bounds that may fail."""
+        return 1.0 if self.method == "soft-rank" else 1.0 - SPENT
+
+
+@dataclass(frozen=True, eq=False)
+class Bettor:
+    """A critic trained on the past, with what its bets need to know of the model."""
+
+    critic: Critic
+    trained_on: int  # points
+    number: int  # 1 is the first critic
+    scale: float  # spread of the witness under the model
+    bound: float  # truncated: on the mean of the cut witness under the model
+
+    def witness(self, points: ScoredPoints) -> PerPoint:
+        """In units of its spread under the model."""
+        values = self.critic.witness(points).to("cpu", torch.float64) / self.scale
+        if not bool(values.isfinite().all()):
+            raise InputError("the witness is not finite at some points, so there is no bet on them")
+        return values
+
+    def to(self, device: torch.device) -> "Bettor":
+        snapshots, frame = self.critic.fitted.snapshots, self.critic.frame
+        banks = tuple(
+            Bank(bank.network, {name: value.to(device) for name, value in bank.parameters.items()})
+            for bank in snapshots.banks
+        )
+        fitted = replace(self.critic.fitted, snapshots=Snapshots(banks, snapshots.coefficients.to(device)))
+        moved = Frame(frame.location.to(device), frame.scale.to(device))
+        return replace(self, critic=replace(self.critic, fitted=fitted, frame=moved))
+
+
+def train_bettor(
+    model: SamplingModel, past: ScoredPoints, config: Sequential, *, number: int, level: float, seed: int
+) -> tuple[Bettor, tuple[str, ...]]:
+    """A bettor from all of the past, and doubts about the model's draws.
+
+    The scale comes from model draws of its own, and so does the bound: neither may depend on the draws
+    that a point is compared with. The bounds of all critics together fail with probability at most
+    `SPENT` times the level, as 1/(1*2) + 1/(2*3) + ... = 1.
+    """
+    critic = fit_critic(
+        model,
+        past,
+        staging=config.staging,
+        network=config.network,
+        training=config.training,
+        standardize=config.standardize,
+        seed=derive(seed, "critic", number),
+        callbacks=(),
+    )
+    bettor = Bettor(critic, trained_on=len(past), number=number, scale=1.0, bound=0.0)
+    draws = sample_points(model, _SCALE_DRAWS, seed=derive(seed, "scale", number), like=past.x)
+    values = bettor.witness(draws)
+    bettor = replace(bettor, scale=float(values.std()) or 1.0)
+    doubts = dependence(model, draws.x, values)
+    if config.method == "truncated":
+        draws = sample_points(model, config.bound_draws, seed=derive(seed, "bound", number), like=past.x)
+        cut = bettor.witness(draws).clamp(-config.limit, config.limit)
+        error = SPENT * level / (number * (number + 1))
+        bettor = replace(bettor, bound=mean_bound(cut, limit=config.limit, error=error))
+    return bettor, doubts
+
+
+def log_evalues(
+    bettor: Bettor, model: SamplingModel, points: ScoredPoints, config: Sequential, *, seed: int
+) -> Tensor:
+    """(n, k) log e-values of points that the bettor was not trained on, one column an account."""
+    return _METHODS[config.method](bettor, model, points, config, seed)
+
+
+def _soft_rank(
+    bettor: Bettor, model: SamplingModel, points: ScoredPoints, config: Sequential, seed: int
+) -> Tensor:
+    etas, parts = torch.tensor(config.etas, dtype=torch.float64), []
+    rows = max(1, _TOGETHER // (config.draws * points.dim))
+    for start in range(0, len(points), rows):
+        part = points[start : start + rows]
+        count = len(part) * config.draws
+        draws = sample_points(model, count, seed=derive(seed, "rivals", start), like=points.x)
+        others = bettor.witness(draws).view(len(part), config.draws)
+        parts.append(soft_rank(bettor.witness(part), others, etas))
+    return torch.cat(parts)
+
+
+def _truncated(
+    bettor: Bettor, model: SamplingModel, points: ScoredPoints, config: Sequential, seed: int
+) -> Tensor:
+    stakes = torch.tensor(config.stakes, dtype=torch.float64)
+    return truncated(bettor.witness(points), stakes, bound=bettor.bound, limit=config.limit)
+
+
+_METHODS: dict[str, Callable[[Bettor, SamplingModel, ScoredPoints, Sequential, int], Tensor]] = {
+    "soft-rank": _soft_rank,
+    "truncated": _truncated,
+}

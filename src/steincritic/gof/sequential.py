@@ -1,0 +1,170 @@
+"""monitor: an e-process over a stream; look at it after every batch and stop whenever you like."""
+
+import math
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from steincritic.data.points import ScoredPoints, scored
+from steincritic.errors import DoubtfulWarning, InputError, ModelError
+from steincritic.gof.betting import Sequential, log_evalues, train_bettor
+from steincritic.gof.evalues import wealth_path
+from steincritic.gof.stream_state import MonitorState, load_state
+from steincritic.models.base import SamplingModel, as_model
+from steincritic.rng import derive
+from steincritic.witness import best_device
+
+__all__ = ["MonitorState", "Sequential", "load_state", "monitor"]
+
+
+def monitor(
+    model: Any,
+    stream: Iterable[Any],
+    *,
+    level: float | None = None,
+    seed: int | None = None,
+    config: Sequential | None = None,
+    state: MonitorState | None = None,
+) -> Iterator[MonitorState]:
+    r"""Test H0: every point of a stream comes from q, at every moment of the stream.
+
+    A gambler starts with wealth 1 and bets on each point by a critic trained on earlier points alone.
+    Under H0 each bet has mean at most one given the past, so
+    $$P(\sup_t W_t \ge 1/\text{level}) \le \text{level}:$$
+    the verdict may be read after every batch, and the stream may stop for any reason. The wealth is the
+    mean over accounts that bet with different force; when a new critic comes, all accounts share the
+    wealth equally again, since what suited the old critic need not suit the new one.
+
+    Args:
+        model: q; it must have a sampler whose draws are independent.
+        stream: batches of points in the order they came: (n, d) tensors, arrays, frames or ScoredPoints.
+        level: the accepted probability of ever raising a false alarm, 0.05 unless told otherwise.
+        seed: decides every random choice, 0 unless told otherwise.
+        config: how bets are made.
+        state: go on from here, exactly as if the stream had never been interrupted. It brings its own
+            level, seed and config.
+
+    A batch that cannot be used raises InputError and leaves no trace in the last state.
+
+    >>> import steincritic as sc
+    >>> q = sc.models.GaussianMixture([[0.0, 0.0]])
+    >>> batches = (q.sample(50, seed=k) + 1.0 for k in range(4))
+    >>> [state.rejected for state in monitor(q, batches)]
+    [False, True, True, True]
+    """
+    model = as_model(model)
+    if not isinstance(model, SamplingModel):
+        raise ModelError(
+            "monitoring draws from the model, which has no sample(n, seed=0); pass a (score, sample) pair"
+        )
+    _check_stream(stream)
+    given = {"level": level, "seed": seed, "config": config}
+    begun = _begin(**given) if state is None else _continued(state, given)
+    return _states(model, stream, begun)
+
+
+def _begin(*, level: Any, seed: Any, config: Any) -> MonitorState:
+    config = config or Sequential()
+    start = math.log(config.start)
+    return MonitorState(
+        config=config,
+        level=0.05 if level is None else level,
+        seed=0 if seed is None else seed,
+        log_wealths=torch.full((config.accounts,), start, dtype=torch.float64),
+        log_maximum=start,
+    )
+
+
+def _continued(state: MonitorState, given: dict[str, Any]) -> MonitorState:
+    for name, value in given.items():
+        if value is not None and value != (own := getattr(state, name)):
+            raise InputError(f"the state was begun with {name}={own!r}, which cannot change to {value!r}")
+    if state.bettor is None or state.past is None:
+        return state
+    return replace(state, bettor=state.bettor.to(best_device(state.past.x)))
+
+
+def _states(model: SamplingModel, stream: Iterable[Any], state: MonitorState) -> Iterator[MonitorState]:
+    for batch in stream:
+        points = _accepted(model, batch, state)
+        steps = []
+        for piece in _pieces(points, state.config.longest):
+            state, gained = _after(model, piece, _trained(model, state))
+            steps.append(gained)
+        state = replace(state, batches=state.batches + 1, log_evalues=torch.cat(steps))
+        yield state
+
+
+def _trained(model: SamplingModel, state: MonitorState) -> MonitorState:
+    """The state with a new critic, if one is due."""
+    config, bettor, past = state.config, state.bettor, state.past
+    due = config.first if bettor is None else config.growth * bettor.trained_on
+    if past is None or len(past) < due:
+        return state
+    number = bettor.number + 1 if bettor else 1
+    bettor, doubts = train_bettor(model, past, config, number=number, level=state.level, seed=state.seed)
+    for doubt in set(doubts) - set(state.notes):
+        warnings.warn(doubt, DoubtfulWarning, stacklevel=4)
+    shared = torch.full_like(state.log_wealths, state.log_wealth)
+    notes = tuple(dict.fromkeys((*state.notes, *doubts)))
+    return replace(state, bettor=bettor, log_wealths=shared, notes=notes)
+
+
+def _after(model: SamplingModel, points: ScoredPoints, state: MonitorState) -> tuple[MonitorState, Tensor]:
+    """The state after some points, and the log factor by which each changed the wealth."""
+    seen, past = state.points, state.past
+    joined = points if past is None else _join(past, points)
+    if state.bettor is None:
+        return replace(state, past=joined), torch.zeros(len(points), dtype=torch.float64)
+    seed = derive(state.seed, "bets", seen)
+    bets = log_evalues(state.bettor, model, points, state.config, seed=seed)
+    paths, wealth = wealth_path(state.log_wealths, bets)
+    crossed = (wealth >= -math.log(state.level)).nonzero()
+    rejected_at = state.rejected_at
+    if rejected_at is None and len(crossed):
+        rejected_at = seen + int(crossed[0]) + 1
+    gained = wealth.diff(prepend=torch.tensor([state.log_wealth], dtype=torch.float64))
+    after = replace(
+        state,
+        past=joined,
+        log_wealths=paths[-1],
+        log_maximum=max(state.log_maximum, float(wealth.max())),
+        rejected_at=rejected_at,
+    )
+    return after, gained
+
+
+def _accepted(model: SamplingModel, batch: Any, state: MonitorState) -> ScoredPoints:
+    name = f"batch {state.batches + 1}"
+    try:
+        points = scored(model, batch, name=name)
+        if points.x.ndim != 2:
+            raise InputError(f"{name} must have shape (n, d), got {tuple(points.x.shape)}")
+        if state.past is not None and points.dim != state.past.dim:
+            raise InputError(f"{name} has {points.dim} dimensions, the stream before it {state.past.dim}")
+    except InputError as error:
+        raise type(error)(f"{error} (the state before this batch stands: go on with state=...)") from error
+    return points if state.past is None else points.to(state.past.x)
+
+
+def _check_stream(stream: Any) -> None:
+    single = isinstance(stream, ScoredPoints | str | Path) or getattr(stream, "ndim", 3) < 3
+    if single or not isinstance(stream, Iterable):
+        raise InputError(
+            f"stream must be an iterable of (n, d) batches, got {type(stream).__name__}; for one batch "
+            "pass [x]"
+        )
+
+
+def _pieces(points: ScoredPoints, size: int) -> Iterator[ScoredPoints]:
+    for start in range(0, len(points), size):
+        yield points[start : start + size]
+
+
+def _join(past: ScoredPoints, points: ScoredPoints) -> ScoredPoints:
+    return ScoredPoints(torch.cat([past.x, points.x]), torch.cat([past.score, points.score]))

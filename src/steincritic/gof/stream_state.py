@@ -1,0 +1,168 @@
+"""MonitorState: all that a monitored stream has left behind, in memory and in one file."""
+
+import math
+import tempfile
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from steincritic.critics.mlp import MLP
+from steincritic.data.points import ScoredPoints
+from steincritic.errors import FileFormatError, InputError, check_level
+from steincritic.files import read_tensors, write_tensors
+from steincritic.gof.betting import Bettor, Sequential
+from steincritic.gof.evalues import pooled_wealth
+from steincritic.rng import derive
+from steincritic.training.fit import Training
+from steincritic.training.staging import Staged
+from steincritic.witness import load_critic
+
+_FORMAT = "steincritic-monitor-1"
+_COUNTS = ("batches", "rejected_at", "log_maximum", "level", "seed")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class MonitorState:
+    """Where a stream stands after a batch."""
+
+    config: Sequential
+    level: float
+    seed: int
+    log_wealths: Tensor  # (k,) one account a bet
+    log_maximum: float  # of the wealth after any point so far
+    rejected_at: int | None = None  # points seen when the wealth first reached 1/level
+    batches: int = 0
+    past: ScoredPoints | None = None
+    bettor: Bettor | None = None
+    log_evalues: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.float64))
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_level(self.level)
+        derive(self.seed)  # refuses what is no seed, before any point is seen
+
+    @property
+    def points(self) -> int:
+        """Points seen."""
+        return 0 if self.past is None else len(self.past)
+
+    @property
+    def log_wealth(self) -> float:
+        return float(pooled_wealth(self.log_wealths))
+
+    @property
+    def rejected(self) -> bool:
+        """Has the wealth ever reached 1/level? Once it has, the verdict stands."""
+        return self.rejected_at is not None
+
+    @property
+    def pvalue(self) -> float:
+        """Valid at any time: 1 over the largest wealth so far, at most 1."""
+        return math.exp(-max(self.log_maximum, 0.0))
+
+    @property
+    def evalues(self) -> dict[str, float]:
+        """In short, the factors by which the points of the last batch changed the wealth."""
+        factors = self.log_evalues.exp()
+        if not len(factors):
+            return {"count": 0, "mean": 1.0, "least": 1.0, "largest": 1.0}
+        mean, least, largest = (float(f) for f in (factors.mean(), factors.min(), factors.max()))
+        return {"count": len(factors), "mean": mean, "least": least, "largest": largest}
+
+    def __repr__(self) -> str:
+        verdict = f"rejected at point {self.rejected_at}" if self.rejected else "not rejected"
+        return (
+            f"MonitorState({verdict}, level {self.level:g}: {self.points} points in {self.batches} batches, "
+            f"log wealth {self.log_wealth:.3g}, largest {self.log_maximum:.3g}, p={self.pvalue:.3g})"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON; neither the past nor the critic."""
+        return {
+            "rejected": self.rejected,
+            "rejected_at": self.rejected_at,
+            "pvalue": self.pvalue,
+            "level": self.level,
+            "log_wealth": self.log_wealth,
+            "log_maximum": self.log_maximum,
+            "points": self.points,
+            "batches": self.batches,
+            "evalues": self.evalues,
+            "trained_on": self.bettor.trained_on if self.bettor else 0,
+            "seed": self.seed,
+            "notes": list(self.notes),
+            "settings": asdict(self.config),
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Write everything to one safetensors file: numbers and JSON, no code."""
+        tensors = {"log_wealths": self.log_wealths, "log_evalues": self.log_evalues}
+        about: dict[str, Any] = {name: getattr(self, name) for name in _COUNTS}
+        about |= {"format": _FORMAT, "config": asdict(self.config), "notes": list(self.notes)}
+        if self.past is not None:
+            tensors |= {"past/x": self.past.x, "past/score": self.past.score}
+        if (bettor := self.bettor) is not None:
+            critic, of_critic = _critic_parts(bettor)
+            tensors |= {f"critic/{name}": value for name, value in critic.items()}
+            numbers = {name: getattr(bettor, name) for name in ("trained_on", "number", "scale", "bound")}
+            about |= {"critic": of_critic, "bettor": numbers}
+        write_tensors(Path(path), tensors, about)
+
+
+def load_state(path: str | Path) -> MonitorState:
+    """Read a state that `MonitorState.save` wrote, to go on with `monitor(q, stream, state=...)`."""
+    tensors, about = read_tensors(Path(path))
+    if about.get("format") != _FORMAT:
+        raise FileFormatError(f"{path} is not a saved monitor of this version")
+    try:
+        state = MonitorState(
+            config=_config(about["config"]),
+            **{name: about[name] for name in _COUNTS},
+            log_wealths=tensors["log_wealths"],
+            log_evalues=tensors["log_evalues"],
+            past=ScoredPoints(tensors["past/x"], tensors["past/score"]) if "past/x" in tensors else None,
+            bettor=_bettor(tensors, about) if "bettor" in about else None,
+            notes=tuple(about["notes"]),
+        )
+        _check(state)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        first_line = str(error).splitlines()[0] if str(error) else "no message"
+        raise FileFormatError(f"{path} is damaged: {type(error).__name__} {first_line}") from None
+    return state
+
+
+def _critic_parts(bettor: Bettor) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What the critic's own file would hold."""
+    with tempfile.TemporaryDirectory() as folder:
+        bettor.critic.save(Path(folder) / "critic")
+        return read_tensors(Path(folder) / "critic")
+
+
+def _bettor(tensors: dict[str, Tensor], about: dict[str, Any]) -> Bettor:
+    parts = {k.removeprefix("critic/"): v for k, v in tensors.items() if k.startswith("critic/")}
+    with tempfile.TemporaryDirectory() as folder:
+        write_tensors(Path(folder) / "critic", parts, about["critic"])
+        return Bettor(load_critic(Path(folder) / "critic"), **about["bettor"])
+
+
+def _config(about: dict[str, Any]) -> Sequential:
+    parts = {
+        "staging": Staged(**about["staging"]),
+        "network": MLP(**about["network"]),
+        "training": Training(**about["training"]),
+    }
+    return Sequential(**(about | parts))
+
+
+def _check(state: MonitorState) -> None:
+    """Do the loaded arrays fit each other?"""
+    wealths, past = state.log_wealths, state.past
+    if wealths.shape != (state.config.accounts,) or bool(wealths.isnan().any()):
+        raise InputError(f"wealth of shape {tuple(wealths.shape)} for {state.config.accounts} accounts")
+    if past is not None and not (bool(past.x.isfinite().all()) and bool(past.score.isfinite().all())):
+        raise InputError("points that are not finite")
+    if state.bettor is not None and (past is None or len(state.bettor.critic.frame.scale) != past.dim):
+        raise InputError("a critic of other dimensions than the past")

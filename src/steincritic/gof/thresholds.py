@@ -1,0 +1,270 @@
+"""Thresholds: from witness values to a statistic, its null distribution, and what is doubtful about it.
+
+| name | needs model draws | level |
+|---|---|---|
+| fresh | draws x n | exact for any n |
+| permutation | pool x n | exact for any n and pool; needs neither Stein's identity nor a right score |
+| pooled | pool x n | approximate: the pool is used again and again |
+| bootstrap-t | none | approximate, right to second order |
+| z | none | approximate, too large for witnesses skewed to the left |
+
+"Exact" is given the critic, for independent model draws.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from steincritic.data.points import ScoredPoints, sample_points
+from steincritic.errors import InputError, ModelError, check_choice
+from steincritic.gof.null import (
+    bootstrap_t,
+    fresh_monte_carlo,
+    mean_gap,
+    normal_quantiles,
+    permutation,
+    pooled_bootstrap,
+    studentised,
+)
+from steincritic.models.base import SamplingModel, ScoreModel
+from steincritic.rng import derive, generator
+from steincritic.shapes import NullDraws, PerPoint, Points
+
+FRESH_NUMBERS = 2_000_000  # coordinates of model draws up to which "auto" takes the fresh Monte Carlo
+_PART = 2**18  # model draws asked for at a time
+_LOOKED_AT = 20_000  # model draws whose independence is looked at
+_LEAST_POOL = 20
+_LEAST_RESAMPLED = 40  # for a witness of skewness -2.8 the size is 7.5 % at n = 20, 6.4 % at 40, 4.9 % at 75
+_SIZE_ERROR = 0.2  # of the level
+_CORRELATION = 0.05
+_REPEATED = 0.01
+_WORTH = 0.5
+_FAR = 5.0  # standard errors
+_DRAWN = ("fresh", "permutation", "pooled")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What is asked of a threshold: null draws, pool in multiples of n, level of the test, seed."""
+
+    draws: int
+    pool: int
+    level: float
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Null:
+    """A statistic and what it would be under the model."""
+
+    statistic: float
+    null_distribution: NullDraws
+    exact: bool
+    doubts: tuple[str, ...] = ()  # why the level may be off for this witness
+
+
+class ModelWitness:
+    """(count, part) -> witness values of fresh model draws, other ones a part.
+
+    `doubts` says after the first part what speaks against the draws being independent.
+    """
+
+    def __init__(
+        self,
+        model: ScoreModel | None,
+        witness: Callable[[ScoredPoints], PerPoint],
+        *,
+        like: Tensor,
+        seed: int,
+    ) -> None:
+        self._model, self._witness, self._like, self._seed = model, witness, like, seed
+        self.doubts: tuple[str, ...] = ()
+
+    def __call__(self, count: int, part: int) -> PerPoint:
+        model = check_sampler(self._model)
+        points = sample_points(model, count, seed=derive(self._seed, "null", part), like=self._like)
+        values = self._witness(points).to(torch.float64)
+        if part == 0:
+            self.doubts = dependence(model, points.x, values)
+        return values
+
+    def pool(self, count: int) -> PerPoint:
+        parts = enumerate(range(0, count, _PART))
+        return torch.cat([self(min(_PART, count - start), part) for part, start in parts])
+
+
+Threshold = Callable[[PerPoint, ModelWitness, Request], Null]
+
+
+def choose_threshold(name: str, model: Any, *, n: int, dim: int, draws: int) -> str:
+    """The threshold that "auto" stands for; any other name stands for itself.
+
+    Fresh Monte Carlo is the simplest exact one, but asks for draws x n points of the model: beyond
+    `FRESH_NUMBERS` coordinates it gives way to a permutation against a pool, which is exact too. A
+    model without a sampler leaves the bootstrap-t.
+    """
+    if name == "auto":
+        if not isinstance(model, SamplingModel):
+            return "bootstrap-t"
+        return "permutation" if draws * n * dim > FRESH_NUMBERS else "fresh"
+    check_choice(name, name="threshold", choices=tuple(THRESHOLDS))
+    if name in _DRAWN:
+        check_sampler(model)
+    return name
+
+
+def check_sampler(model: Any) -> SamplingModel:
+    if not isinstance(model, SamplingModel):
+        raise ModelError(
+            "this threshold draws from the model, which has no sample(n, seed=0); pass a (score, sample) "
+            'pair, or use threshold "bootstrap-t"'
+        )
+    return model
+
+
+def dependence(model: Any, x: Points, values: PerPoint) -> tuple[str, ...]:
+    """What speaks against model draws, in the order they came, being independent of each other.
+
+    Asked are the model's own `effective_sample_size(x)` where it has one, repeated rows, and the
+    correlation of the witness with that of the next draw.
+    """
+    x, values = x[:_LOOKED_AT], values[:_LOOKED_AT]
+    m, found = len(x), []
+    if (size := _effective_size(model, x)) < _WORTH * m:
+        found.append(f"by model.effective_sample_size {m} draws are worth {size:.0f} independent ones")
+    if (repeated := 1 - len(x.unique(dim=0)) / m) > _REPEATED:
+        found.append(f"{repeated:.0%} of {m} draws repeat another one")
+    correlation = _lag_correlation(values)
+    if abs(correlation) > max(_CORRELATION, _FAR / math.sqrt(m)):
+        found.append(f"the witness of a draw has correlation {correlation:.2f} with that of the next")
+    if not found:
+        return ()
+    return (f"The model's draws are not independent: {', '.join(found)}. Thin the chain or restart it.",)
+
+
+def edgeworth_size(skewness: float, n: int, level: float) -> float:
+    r"""Size of the studentised z-test to first order, $\alpha - \gamma (2 z^2 + 1) \varphi(z) / (6 \sqrt n)$.
+
+    With a witness skewed to the left, γ < 0, the spread is found too small just when the mean is large,
+    and the size exceeds the level.
+    """
+    z = NormalDist().inv_cdf(1 - level)
+    size = level - skewness * (2 * z * z + 1) * NormalDist().pdf(z) / (6 * math.sqrt(n))
+    return min(max(size, 0.0), 1.0)
+
+
+def _fresh(values: PerPoint, draw: ModelWitness, request: Request) -> Null:
+    null = fresh_monte_carlo(draw, len(values), draws=request.draws)
+    return _null(values.mean(), null, exact=True, draw=draw)
+
+
+def _permutation(values: PerPoint, draw: ModelWitness, request: Request) -> Null:
+    pool = draw.pool(request.pool * len(values))
+    source = generator(request.seed, "permutation", device=values.device)
+    null = permutation(values, pool, draws=request.draws, generator=source)
+    return _null(mean_gap(values, pool), null, exact=True, draw=draw)
+
+
+def _pooled(values: PerPoint, draw: ModelWitness, request: Request) -> Null:
+    pool, doubts = draw.pool(request.pool * len(values)), []
+    if request.pool < _LEAST_POOL:
+        doubts.append(
+            f"The pool holds {request.pool} model draws a tested point, and its own error is not counted: "
+            f'take at least {_LEAST_POOL}, or threshold "permutation", which is exact for any pool.'
+        )
+    if abs(float(studentised(pool))) > _FAR:
+        doubts.append(
+            f"The mean witness of the model's own draws is {float(studentised(pool)):.1f} standard errors "
+            "from zero, so score and sampler disagree, and centring the pool hides it: use threshold "
+            '"permutation".'
+        )
+    source = generator(request.seed, "bootstrap", device=pool.device)
+    null = pooled_bootstrap(pool, len(values), draws=request.draws, generator=source)
+    return _null(values.mean(), null, draw=draw, doubts=doubts)
+
+
+def _bootstrap_t(values: PerPoint, draw: ModelWitness, request: Request) -> Null:
+    _check_spread(values)
+    doubts = []
+    if len(values) < _LEAST_RESAMPLED:
+        doubts.append(
+            f"The bootstrap-t rests on {len(values)} tested points; below {_LEAST_RESAMPLED} its level is "
+            "not reliable."
+        )
+    source = generator(request.seed, "bootstrap", device=values.device)
+    null = bootstrap_t(values, draws=request.draws, generator=source)
+    return _null(studentised(values), null, doubts=doubts)
+
+
+def _normal(values: PerPoint, draw: ModelWitness, request: Request) -> Null:
+    _check_spread(values)
+    doubts = []
+    size = edgeworth_size(_skewness(values), len(values), request.level)
+    if abs(size - request.level) > _SIZE_ERROR * request.level:
+        doubts.append(
+            f"The witness is skewed: at n = {len(values)} the z-test of level {request.level:g} has size "
+            f'near {size:.2g}. Use threshold "bootstrap-t", or one that draws from the model.'
+        )
+    return _null(studentised(values), normal_quantiles(request.draws), doubts=doubts)
+
+
+def _null(
+    statistic: Tensor,
+    null: NullDraws,
+    *,
+    exact: bool = False,
+    draw: ModelWitness | None = None,
+    doubts: list[str] | None = None,
+) -> Null:
+    dependent = draw.doubts if draw else ()
+    return Null(
+        statistic=float(statistic),
+        null_distribution=null,
+        exact=exact and not dependent,
+        doubts=(*(doubts or ()), *dependent),
+    )
+
+
+def _effective_size(model: Any, x: Points) -> float:
+    ask = getattr(model, "effective_sample_size", None)
+    if ask is None:
+        return float(len(x))
+    try:
+        return float(ask(x))
+    except Exception as error:
+        first_line = str(error).splitlines()[0] if str(error) else "no message"
+        what = f"model.effective_sample_size raised {type(error).__name__}: {first_line}"
+        raise ModelError(what) from error
+
+
+def _skewness(values: PerPoint) -> float:
+    centred = values - values.mean()
+    return float(centred.pow(3).mean() / centred.pow(2).mean() ** 1.5)
+
+
+def _lag_correlation(values: PerPoint) -> float:
+    centred = values - values.mean()
+    square = float(centred.pow(2).sum())
+    return float((centred[1:] * centred[:-1]).sum()) / square if square > 0 else 0.0
+
+
+def _check_spread(values: PerPoint) -> None:
+    if len(values) < 2 or not float(values.std()) > 0:
+        raise InputError(
+            f"the witness has one value at all {len(values)} tested points, so no spread to measure its mean "
+            "by; are the points copies of one another?"
+        )
+
+
+THRESHOLDS: dict[str, Threshold] = {
+    "fresh": _fresh,
+    "permutation": _permutation,
+    "pooled": _pooled,
+    "bootstrap-t": _bootstrap_t,
+    "z": _normal,
+}
