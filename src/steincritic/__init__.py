@@ -15,7 +15,21 @@ from steincritic.errors import (
     InputError,
     ModelError,
 )
-from steincritic.gof import CrossFit, Fssd, GofResult, Ksd, KsdAgg, Split, gof_test
+from steincritic.gof import (
+    CrossFit,
+    Fssd,
+    GofResult,
+    Ksd,
+    KsdAgg,
+    MonitorState,
+    Sequential,
+    Split,
+    calibrate,
+    gof_test,
+    load_state,
+    monitor,
+    power,
+)
 from steincritic.models import as_model
 from steincritic.stein import IMQ, RBF, ksd, stein_witness
 from steincritic.training import Adaptive, Staged, Training, fit_bank, fixed
@@ -42,11 +56,14 @@ __all__ = [
     "Ksd",
     "KsdAgg",
     "ModelError",
+    "MonitorState",
     "ScoredPoints",
+    "Sequential",
     "Split",
     "Staged",
     "Training",
     "as_model",
+    "calibrate",
     "data",
     "fit_bank",
     "fit_critic",
@@ -54,6 +71,9 @@ __all__ = [
     "gof_test",
     "ksd",
     "load_critic",
+    "load_state",
     "models",
+    "monitor",
+    "power",
     "stein_witness",
 ]

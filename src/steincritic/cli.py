@@ -2,6 +2,7 @@
 
 import json
 import sys
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +13,11 @@ import tyro
 from rich.console import Console
 from rich.markdown import Markdown
 from rich.panel import Panel
+from rich.text import Text
 
 from steincritic.data import problem
 from steincritic.data.problems import PROBLEM_NAMES
+from steincritic.engine import EngineName
 from steincritic.errors import DivergedError, InputError
 from steincritic.experiments import EXPERIMENTS, Context
 from steincritic.files import write_atomically
@@ -27,7 +30,19 @@ from steincritic.training.progress import ProgressBar
 
 FITS, REJECTED, ERROR = 0, 1, 2
 Device = Annotated[str, tyro.conf.arg(help="cpu, cuda, or auto: a GPU where there is one")]
-Name = Literal["gm-1d", "gm-2d", "gm-10d", "gm-25d", "adaptive"]
+Name = Literal[
+    "gm-1d",
+    "gm-2d",
+    "gm-10d",
+    "gm-25d",
+    "adaptive",
+    "ksd-50d",
+    "ksd-50d-easy",
+    "ksd-bandwidth",
+    "splits",
+    "rbm-benchmark",
+    "calibration",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,26 +114,33 @@ class Reproduce(Common):
     """Folder for record, table and figures; results/NAME by default (out/NAME when tiny)."""
     resume: Path | None = None
     """Checkpoint file: kept up to date while training, continued from if it is there."""
+    engine: EngineName = "serial"
+    """Where the jobs of a sweep run: serial (this process, right for a GPU), local (processes) or dask."""
+    address: str | None = None
+    """Of a Dask scheduler; without it a cluster is started on this machine."""
     redraw: bool = False
     """Draw table and figures again from the record in the folder, without running anything."""
 
     def __call__(self) -> int:
         folder = self.out or Path("out" if self.tiny else "results") / self.name
         path = folder / "record.json"
-        if self.redraw:
-            record = Record.load(path)
-        else:
+        if not self.redraw:
             context = Context(
                 device=_device(self.device),
                 seed=self.seed,
                 callbacks=[ProgressBar(f"training, {self.name}")],
                 checkpoint=self.resume,
+                jobs=folder / "jobs",
+                engine=self.engine,
+                address=self.address,
             )
-            record = EXPERIMENTS[self.name].record(context, tiny=self.tiny)
-            record.save(path)
-        files = present(Record.load(path), folder)
+            EXPERIMENTS[self.name].record(context, tiny=self.tiny).save(path)
+        record = Record.load(path)
+        if record.name != self.name:
+            raise InputError(f"{path} is a record of {record.name!r}, not of {self.name!r}")
+        files = present(record, folder)
         console = Console()
-        console.print(Markdown(PAGES[self.name].table(Record.load(path))))
+        console.print(Markdown(PAGES[self.name].table(record)))
         console.print("Files:", *(str(file) for file in (path, *files)), sep="\n  ")
         return FITS
 
@@ -142,18 +164,24 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _guarded(command: Callable[[], int]) -> int:
-    """Run, and turn what is the user's to mend into one line and exit code 2."""
+    """Run, and turn what is the user's to mend into one line; exit code 2 whatever goes wrong.
+
+    Python's own exit code for an exception is 1, which would pass for a rejected model.
+    """
     try:
         return command()
-    except (InputError, DivergedError, OSError, torch.OutOfMemoryError) as error:
-        if getattr(command, "traceback", False):
-            raise
-        message = " ".join(str(error).split())
-        print(f"steincritic: {message}", file=sys.stderr)
-        return ERROR
     except KeyboardInterrupt:
         print("steincritic: interrupted; nothing half-written is left behind", file=sys.stderr)
         return 130
+    except Exception as error:
+        if getattr(command, "traceback", False) or not isinstance(error, _USERS):
+            traceback.print_exc()
+        else:
+            print(f"steincritic: {' '.join(str(error).split())}", file=sys.stderr)
+        return ERROR
+
+
+_USERS = (InputError, DivergedError, OSError, torch.OutOfMemoryError)  # theirs to mend
 
 
 def _model(spec: str) -> ScoreModel:
@@ -173,7 +201,7 @@ def _device(name: str) -> torch.device:
 
 def _print_verdict(result: GofResult, *, title: str) -> None:
     colour = "red" if result.rejected else "green"
-    Console().print(Panel(result.summary(), title=title, border_style=colour, expand=False))
+    Console().print(Panel(Text(result.summary()), title=Text(title), border_style=colour, expand=False))
 
 
 def _write_json(result: GofResult, path: Path) -> None:

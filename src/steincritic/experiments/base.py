@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from steincritic.engine import EngineName
 from steincritic.records import Record, environment
 from steincritic.training.progress import Callback
 
@@ -19,6 +20,9 @@ class Context:
     seed: int = 0
     callbacks: Sequence[Callback] = ()
     checkpoint: Path | None = None
+    jobs: Path = Path("out/jobs")  # results of the jobs of a sweep
+    engine: EngineName = "serial"
+    address: str | None = None
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,9 @@ from steincritic.gof.fssd import Fssd, fssd_test
 from steincritic.gof.kernel import Ksd, ksd_test
 from steincritic.gof.power import Rate, SplitPower, mean_power, split_power
 from steincritic.gof.result import GofResult
+from steincritic.gof.sequential import MonitorState, Sequential, load_state, monitor
 from steincritic.gof.split import Split, split_test
+from steincritic.gof.trials import Trials, calibrate, power, trials_of
 
 __all__ = [
     "CrossFit",
@@ -15,15 +17,23 @@ __all__ = [
     "GofResult",
     "Ksd",
     "KsdAgg",
+    "MonitorState",
     "Rate",
+    "Sequential",
     "Split",
     "SplitPower",
+    "Trials",
+    "calibrate",
     "crossfit_test",
     "fssd_test",
     "gof_test",
     "ksd_test",
     "ksdagg_test",
+    "load_state",
     "mean_power",
+    "monitor",
+    "power",
     "split_power",
     "split_test",
+    "trials_of",
 ]

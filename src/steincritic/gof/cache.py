@@ -41,11 +41,11 @@ class NullCache:
     def get(self, key: str) -> dict[str, Tensor] | None:
         """What is kept under the key; a damaged file counts as none."""
         path = self._path(key)
-        if path is None or not path.is_file():
+        if path is None:
             return None
         try:
             tensors, about = read_tensors(path)
-        except InputError:
+        except (InputError, OSError):
             return None
         return tensors if about.get("format") == _FORMAT else None
 
@@ -56,9 +56,9 @@ class NullCache:
             return
         try:
             write_tensors(path, dict(tensors), {"format": _FORMAT})
-        except InputError:
+            self._trim()
+        except (InputError, OSError):  # OSError: another process took a file away meanwhile
             return
-        self._trim()
 
     def _path(self, key: str) -> Path | None:
         return None if self.folder is None else self.folder / f"{key}.safetensors"

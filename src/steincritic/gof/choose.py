@@ -6,10 +6,10 @@ from typing import Any
 
 from steincritic.data.points import ScoredPoints, scored
 from steincritic.errors import InputError, check_level
-from steincritic.gof.aggregated import ksdagg_test
+from steincritic.gof.aggregated import KsdAgg, ksdagg_test
 from steincritic.gof.crossfit import CrossFit, crossfit_test
-from steincritic.gof.fssd import fssd_test
-from steincritic.gof.kernel import ksd_test
+from steincritic.gof.fssd import Fssd, fssd_test
+from steincritic.gof.kernel import Ksd, ksd_test
 from steincritic.gof.result import GofResult
 from steincritic.gof.split import Split, split_test
 from steincritic.models.base import SamplingModel, as_model
@@ -43,7 +43,7 @@ def gof_test(
         return _automatic(model, x, level=level, seed=seed, **options)
     if method not in _METHODS:
         raise InputError(f"method must be one of auto, {', '.join(_METHODS)}; got {method!r}")
-    return _METHODS[method](model, x, level=level, seed=seed, **options)
+    return _run(method, model, x, level=level, seed=seed, **options)
 
 
 _METHODS: dict[str, Callable[..., GofResult]] = {
@@ -53,22 +53,29 @@ _METHODS: dict[str, Callable[..., GofResult]] = {
     "ksdagg": ksdagg_test,
     "fssd": fssd_test,
 }
+_CONFIGS = {"crossfit": CrossFit, "split": Split, "ksd": Ksd, "ksdagg": KsdAgg, "fssd": Fssd}
+
+
+def _run(method: str, model: Any, x: Any, **options: Any) -> GofResult:
+    kind, config = _CONFIGS[method], options.get("config")
+    if config is not None and not isinstance(config, kind):
+        raise InputError(f"the settings of method {method!r} are a {kind.__name__}, got {config!r}")
+    return _METHODS[method](model, x, **options)
 
 
 def _automatic(model: Any, x: Any, **options: Any) -> GofResult:
     points = scored(model, x)
     method, reason = _choice(model, points, options.get("config"))
-    result = _METHODS[method](model, points, **options)
+    result = _run(method, model, points, **options)
     return replace(result, notes=(f"Method {method}: {reason}.", *result.notes))
 
 
 def _choice(model: Any, points: ScoredPoints, config: object) -> tuple[str, str]:
     """The method and the reason; a configuration that is given decides by its kind."""
     n = len(points)
-    if isinstance(config, Split):
-        return "split", "its settings were given"
-    if isinstance(config, CrossFit):
-        return "crossfit", "its settings were given"
+    for method, kind in _CONFIGS.items():
+        if isinstance(config, kind):
+            return method, "its settings were given"
     if model is None or not isinstance(as_model(model), SamplingModel):
         if model is not None and n >= 2 * FEWEST:
             return "split", "the model cannot be sampled, so the threshold is a bootstrap of the witness"

@@ -104,7 +104,7 @@ class Panel:
     def joined(self, other: "Panel") -> "Panel":
         return Panel(*(torch.cat([getattr(self, k), getattr(other, k)]) for k in _MEMBERS))
 
-    def __getitem__(self, rows: slice) -> "Panel":
+    def __getitem__(self, rows: slice | Tensor) -> "Panel":
         return Panel(*(getattr(self, k)[rows] for k in _MEMBERS))
 
     def __len__(self) -> int:
@@ -233,22 +233,31 @@ class NullRuns:
         return self._known[start : start + count]
 
     def _make(self, start: int, count: int) -> Panel:
-        n, parts = len(self._like), []
+        parts = []
         with StepBar("null runs", count) as bar:
-            for rows in _chunks(count, n, self._like.dim, self._config):
+            for rows in _chunks(count, len(self._like), self._like.dim, self._config):
                 numbers = range(start + rows.start, start + min(rows.stop, count))
-                sets = [
-                    self._frame.enter(
-                        sample_points(self._model, n, seed=derive(0, "null dataset", k), like=self._like.x)
-                    )
-                    for k in numbers
-                ]
-                stacked = ScoredPoints(torch.stack([s.x for s in sets]), torch.stack([s.score for s in sets]))
-                parts.append(panel(stacked, [derive(0, "null run", k) for k in numbers], self._config))
+                seeds = [derive(0, "null run", k) for k in numbers]
+                parts.append(panel(self._datasets(numbers), seeds, self._config))
                 bar.advance(len(numbers))
-        return parts[0] if len(parts) == 1 else _join_all(parts)
+        return _join_all(parts)
+
+    def _datasets(self, numbers: range) -> ScoredPoints:
+        """Datasets by their numbers; drawn in blocks, as a chain sampler is slow for few draws."""
+        first, last = numbers.start // _BLOCK, -(-numbers.stop // _BLOCK)
+        n, d = len(self._like), self._like.dim
+        blocks = [
+            sample_points(self._model, _BLOCK * n, seed=derive(0, "null block", b), like=self._like.x)
+            for b in range(first, last)
+        ]
+        drawn = self._frame.enter(
+            ScoredPoints(torch.cat([b.x for b in blocks]), torch.cat([b.score for b in blocks]))
+        )
+        rows = slice(numbers.start - first * _BLOCK, numbers.stop - first * _BLOCK)
+        return ScoredPoints(drawn.x.view(-1, n, d)[rows], drawn.score.view(-1, n, d)[rows])
 
 
+_BLOCK = 20  # null datasets drawn together
 _UNHASHED = ("draws", "stop_early", "memory_gib", "cache")  # settings that change no run
 
 
@@ -270,7 +279,7 @@ def panel(datasets: ScoredPoints, seeds: Sequence[int], config: CrossFit) -> Pan
 
 def _shares(datasets: ScoredPoints, seeds: Sequence[int], config: CrossFit) -> tuple[Tensor, Tensor]:
     """(r, k) early and late: each coordinate's mean over sd on points not trained on."""
-    train, test = _fold_sets(datasets, config.folds)
+    train, test = fold_sets(datasets, config.folds)
     looks = _Looks(test.to(dtype=getattr(torch, config.training.dtype)), config)
     fitted = fit_bank(
         train,
@@ -305,7 +314,10 @@ class _Looks:
         f, parts = bank.field_and_parts(self._held_out.x, self._blocks)
         shares = stein_values_by_block(self._held_out.score, f, parts, self._blocks)  # (e, m, k)
         ratio = shares.mean(1) / shares.std(1).clamp(min=torch.finfo(shares.dtype).tiny)
-        (self.early if is_early else self.late).append(ratio)
+        if is_early:
+            self.early.append(ratio)
+        if is_late:
+            self.late.append(ratio)
 
     def average(self, looks: list[Tensor]) -> Tensor:
         """Over looks and folds: (r, k)."""
@@ -313,7 +325,7 @@ class _Looks:
         return mean.view(-1, self._config.folds, mean.shape[-1]).mean(1).to("cpu", torch.float64)
 
 
-def _fold_sets(datasets: ScoredPoints, count: int) -> tuple[ScoredPoints, ScoredPoints]:
+def fold_sets(datasets: ScoredPoints, count: int) -> tuple[ScoredPoints, ScoredPoints]:
     """Training and tested points of every dataset and fold, (r * folds, ., d) each.
 
     Folds have one size, so that all critics are one bank; where n is no multiple of it a few points

@@ -73,13 +73,7 @@ def split_test(
     check_draws(config.draws, level)
     model = None if model is None and isinstance(x, ScoredPoints) else as_model(model)
     points = scored(model, x)
-    trained = round(config.train * len(points))
-    if trained < 1 or len(points) - trained < _LEAST_TEST_POINTS:
-        raise InputError(
-            f"x has {len(points)} points, too few to train on a share of {config.train:g} and test on at "
-            f"least {_LEAST_TEST_POINTS}; collect more points or use a kernel test"
-        )
-    tested = len(points) - trained
+    trained, tested = split_sizes(len(points), config)
     threshold = choose_threshold(config.threshold, model, n=tested, dim=points.dim, draws=config.draws)
     train, test = points.split([trained, tested], seed=derive(seed, "split"))
     critic = fit_critic(
@@ -110,3 +104,14 @@ def split_test(
         notes=null.doubts,
         settings=asdict(config),
     )
+
+
+def split_sizes(n: int, config: Split) -> tuple[int, int]:
+    """Trained and tested points."""
+    trained = round(config.train * n)
+    if trained < 1 or n - trained < _LEAST_TEST_POINTS:
+        raise InputError(
+            f"x has {n} points, too few to train on a share of {config.train:g} and test on at "
+            f"least {_LEAST_TEST_POINTS}; collect more points or use a kernel test"
+        )
+    return trained, n - trained

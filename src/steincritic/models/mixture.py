@@ -25,13 +25,13 @@ class GaussianMixture:
     """
 
     def __init__(self, means: Any, covariances: Any = 1.0, weights: Any = None) -> None:
-        self.means = _tensor(means, "means")
+        self.means = as_parameter(means, "means")
         if self.means.ndim != 2:
             raise InputError(f"means must have shape (k, d), got {tuple(self.means.shape)}")
         k, self.dim = self.means.shape
-        given = _tensor(covariances, "covariances").to(self.means)
+        given = as_parameter(covariances, "covariances").to(self.means)
         self.covariances = _full_covariances(given, k, self.dim)
-        self.weights = torch.ones(k) if weights is None else _tensor(weights, "weights")
+        self.weights = torch.ones(k) if weights is None else as_parameter(weights, "weights")
         self.weights = self.weights.to(self.means)
         if self.weights.shape != (k,) or not bool((self.weights > 0).all()):
             raise InputError(f"weights must be {k} positive numbers, got {self.weights.tolist()}")
@@ -79,7 +79,8 @@ class GaussianMixture:
         return self._log_scale.to(x) - 0.5 * (away * pull).sum(-1), pull
 
 
-def _tensor(value: Any, name: str) -> Tensor:
+def as_parameter(value: Any, name: str) -> Tensor:
+    """Finite real numbers of any shape as a float tensor; Python's numbers and integers become doubles."""
     try:
         tensor = torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError) as error:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from steincritic.errors import InputError, check_count
+from steincritic.models.mixture import as_parameter
 from steincritic.rng import generator
 from steincritic.shapes import PerPoint, Points
 
@@ -22,9 +23,9 @@ class GaussianBernoulliRBM:
     """
 
     def __init__(self, weights: Any, visible_bias: Any, hidden_bias: Any, *, sweeps: int = 2000) -> None:
-        self.weights = torch.as_tensor(weights)
-        self.visible_bias = torch.as_tensor(visible_bias).to(self.weights)
-        self.hidden_bias = torch.as_tensor(hidden_bias).to(self.weights)
+        self.weights = as_parameter(weights, "weights")
+        self.visible_bias = as_parameter(visible_bias, "visible_bias").to(self.weights)
+        self.hidden_bias = as_parameter(hidden_bias, "hidden_bias").to(self.weights)
         check_count(sweeps, name="sweeps")
         self.sweeps = sweeps
         shapes = tuple(t.shape for t in (self.weights, self.visible_bias, self.hidden_bias))
@@ -54,6 +55,7 @@ class GaussianBernoulliRBM:
         return self.visible_bias.to(x) - x + 0.5 * torch.tanh(self._hidden_field(x)) @ self.weights.to(x).T
 
     def sample(self, n: int, *, seed: int = 0) -> Points:
+        check_count(n, name="n")
         source = generator(seed, "gibbs", device=self.weights.device)
         return block_gibbs(
             self.weights[None], self.visible_bias, self.hidden_bias, n, sweeps=self.sweeps, generator=source

@@ -34,7 +34,7 @@ def _load_module(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         raise InputError(f"cannot import {name!r} ({error}); name a file as path/to/file.py:attr") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # an exit in there would pass for a verdict
         raise _raised(name, error) from error
 
 
@@ -43,17 +43,18 @@ def _load_file(path: Path) -> ModuleType:
         near = [p.name for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
         close = difflib.get_close_matches(path.name, near)
         raise InputError(f"no such model file: {path}" + (f"; did you mean {close[0]}?" if close else ""))
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    name = f"steincritic_model_{path.stem}"  # so that a file called json.py replaces nothing
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
+    sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _raised(str(path), error) from error
     return module
 
 
-def _raised(place: str, error: Exception) -> ModelError:
+def _raised(place: str, error: BaseException) -> ModelError:
     message = str(error).splitlines()[0] if str(error) else "no message"
     return ModelError(f"{place} raised {type(error).__name__}: {message}")

@@ -1,0 +1,441 @@
+"""The cross-fit test: exchangeable by construction, exact in fact, and its null runs kept on disk."""
+
+import json
+import os
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from reference import Z_MAX
+from steincritic.critics import MLP
+from steincritic.data.points import ScoredPoints, scored
+from steincritic.errors import DivergedError, InputError, ModelError
+from steincritic.files import write_tensors
+from steincritic.gof import CrossFit, Rate, cache, crossfit, crossfit_test
+from steincritic.gof.cache import NullCache
+from steincritic.gof.crossfit import Panel, fold_sets, _ranked, panel
+from steincritic.models import GaussianMixture
+from steincritic.rng import generator
+from steincritic.training import Training, fit_bank, fixed
+
+Q = GaussianMixture([[0.0, 0.0]])
+X = Q.sample(24, seed=1)
+TINY = CrossFit(
+    folds=2,
+    draws=19,
+    look=1,
+    network=MLP(hidden=(4,)),
+    training=Training(epochs=4, batch_size=20, learning_rate=5e-2, dtype="float64"),
+    cache=False,
+)
+
+
+def normal(*shape, seed):
+    return torch.randn(*shape, generator=generator(seed, "crossfit tests"), dtype=torch.float64)
+
+
+def null_sets(runs, n, dim, *, seed):
+    """Datasets from the standard normal, scored by it."""
+    x = normal(runs, n, dim, seed=seed)
+    return ScoredPoints(x, -x)
+
+
+def random_panel(runs, *, seed, coordinates=3):
+    return Panel(
+        normal(runs, coordinates, seed=seed),
+        normal(runs, coordinates, seed=seed + 1),
+        normal(runs, seed=seed + 2),
+    )
+
+
+def assert_same_panels(got, wanted):
+    # float64 rounding of batched products, carried through a few steps of Adam
+    for name in ("early", "late", "kernel"):
+        torch.testing.assert_close(getattr(got, name), getattr(wanted, name), rtol=1e-8, atol=1e-10)
+
+
+# The panel: what is computed of a dataset.
+
+
+def test_a_dataset_has_the_same_panel_alone_and_among_others():
+    config = replace(TINY, folds=3)
+    sets, seeds = null_sets(4, 11, 2, seed=0), [5, 6, 7, 8]
+    together = panel(sets, seeds, config)
+    for k, seed in enumerate(seeds):
+        alone = panel(ScoredPoints(sets.x[[k]], sets.score[[k]]), [seed], config)
+        assert_same_panels(alone, together[k : k + 1])
+
+
+def test_memory_decides_how_many_critics_train_at_a_time_and_nothing_else():
+    sets, seeds = null_sets(5, 10, 3, seed=1), list(range(5))
+    bounded = replace(TINY, memory_gib=1e-6)
+    assert len(list(crossfit._chunks(5, 10, 3, bounded))) == 5
+    assert_same_panels(panel(sets, seeds, bounded), panel(sets, seeds, TINY))
+
+
+def test_another_seed_gives_other_critics_and_the_same_kernel_discrepancy():
+    sets = null_sets(1, 12, 2, seed=2)
+    one, other = panel(sets, [0], TINY), panel(sets, [1], TINY)
+    assert not torch.equal(one.early, other.early) and not torch.equal(one.late, other.late)
+    assert torch.equal(one.kernel, other.kernel)
+
+
+def test_many_coordinates_are_looked_at_in_blocks():
+    config = replace(TINY, training=replace(TINY.training, epochs=3))
+    assert panel(null_sets(1, 8, 130, seed=3), [0], config).late.shape == (1, 44)  # three coordinates each
+
+
+def test_looks_may_count_for_both_parts_of_training():
+    both = replace(TINY, early=1.0, late=0.0)
+    values = panel(null_sets(2, 12, 2, seed=4), [0, 1], both)
+    assert torch.equal(values.early, values.late)
+
+
+@given(folds=st.integers(2, 7), more=st.integers(0, 40))
+def test_every_row_is_tested_and_none_by_a_critic_that_was_trained_on_it(folds, more):
+    n = 2 * folds + more
+    rows = torch.arange(2.0 * n).view(2, n, 1)  # each value names its dataset and row
+    train, test = fold_sets(ScoredPoints(rows, -rows), folds)
+    assert train.x.shape[0] == test.x.shape[0] == 2 * folds
+    for k in range(2):
+        whole, tested = set(rows[k].flatten().tolist()), set()
+        for fold in range(k * folds, (k + 1) * folds):
+            seen, unseen = (part.x[fold].flatten().tolist() for part in (train, test))
+            assert set(seen) | set(unseen) == whole and not set(seen) & set(unseen)
+            assert len(seen) + len(unseen) == n  # no row twice
+            tested |= set(unseen)
+        assert tested == whole
+    assert torch.equal(test.score, -test.x) and torch.equal(train.score, -train.x)
+
+
+# The statistic: a soft maximum of three standardised members.
+
+
+@given(seed=st.integers(0, 10**6), runs=st.integers(5, 30))
+def test_permuted_runs_have_permuted_statistics(seed, runs):
+    values = random_panel(runs, seed=seed)
+    order = torch.randperm(runs, generator=generator(seed))
+    permuted = Panel(values.early[order], values.late[order], values.kernel[order])
+    # float64 rounding of sums in another order
+    torch.testing.assert_close(permuted.statistic(), values.statistic()[order], rtol=1e-9, atol=1e-9)
+
+
+@given(seed=st.integers(0, 10**6), factor=st.floats(1e-3, 1e3), shift=st.floats(-1e3, 1e3))
+@pytest.mark.parametrize("name", ["early", "late", "kernel"])
+def test_units_and_origin_of_a_member_do_not_matter(name, seed, factor, shift):
+    values = random_panel(20, seed=seed)
+    moved = replace(values, **{name: factor * getattr(values, name) + shift})
+    # a shift a million times the spread costs six of the sixteen digits
+    torch.testing.assert_close(moved.statistic(), values.statistic(), rtol=1e-7, atol=1e-7)
+    assert torch.equal(moved.statistic().argsort(), values.statistic().argsort())
+
+
+def test_standardising_over_other_runs_treats_each_run_on_its_own():
+    values, scale = random_panel(6, seed=10), random_panel(25, seed=20)
+    together = values.statistic(scale)
+    alone = torch.cat([values[k : k + 1].statistic(scale) for k in range(6)])
+    torch.testing.assert_close(together, alone, rtol=1e-12, atol=1e-12)  # rounding
+
+
+def test_a_member_without_any_spread_has_no_say():
+    values = random_panel(20, seed=30)
+    flat = replace(values, kernel=torch.ones(20, dtype=torch.float64))
+    assert flat.statistic().isfinite().all()
+
+
+# The level.
+
+
+def test_ranks_under_the_model_are_uniform():
+    """400 tests of level 5 %, each with the 19 other datasets of its group for a null."""
+    tests, group = 400, 20
+    runs = tests * group
+    ranked = panel(null_sets(runs, 20, 1, seed=5), list(range(runs)), TINY)
+    values = torch.stack([ranked[k : k + group].statistic() for k in range(0, runs, group)])
+    ranks = (values >= values[:, :1]).sum(1)  # 1 to 20; the p-value is rank / 20
+    rejections = int((ranks == 1).sum())
+    assert 3 <= rejections <= 44  # binomial(400, 5 %), outside once in a million
+    counts = torch.bincount(ranks, minlength=group + 1)[1:]
+    assert stats.chisquare(counts.numpy()).pvalue > 0.001
+
+
+def test_adding_up_the_folds_as_if_they_were_independent_rejects_true_models_too_often():
+    """The reason for rerunning the pipeline: the critic of A is tested on B and that of B on A.
+
+    Their two z-scores share their signs: for a linear critic in one dimension both carry
+    sign(mean of A x mean of B), so the size of the naive test is (1 - 0.9**2) / 2 = 9.5 % at level 5 %.
+    """
+    runs, folds = 2000, 2
+    train, test = fold_sets(null_sets(runs, 400, 1, seed=6), folds)
+    fitted = fit_bank(
+        train,
+        staging=fixed(1.0),
+        seeds=list(range(runs * folds)),
+        network=MLP(hidden=(4,)),
+        training=Training(epochs=5, batch_size=200, learning_rate=5e-2, dtype="float64"),
+    )
+    witness = fitted.witness(test)
+    z = (witness.mean(1) / witness.std(1) * witness.shape[1] ** 0.5).view(runs, folds)
+    limit = stats.norm.isf(0.05)
+    naive = Rate(int((z.sum(1) / folds**0.5 > limit).sum()), runs)
+    assert naive.interval(0.998)[0] > 0.05  # one-sided 99.9 %; the size is near 12 %
+    single = Rate(int((z[:, 0] > limit).sum()), runs)
+    # one fold alone keeps its level: standard error 0.5 %, and skewness moves it by less than another
+    assert abs(single.value - 0.05) < Z_MAX * (0.05 * 0.95 / runs) ** 0.5 + 0.005
+
+
+# The whole test.
+
+
+@pytest.mark.parametrize("stop_early", [None, 5])
+@pytest.mark.parametrize(("shift", "rejects"), [(0.0, False), (1.0, True)])
+def test_a_wrong_model_is_rejected_and_the_right_one_is_not(shift, rejects, stop_early):
+    config = replace(TINY, stop_early=stop_early)
+    result = crossfit_test(Q, Q.sample(60, seed=1) + shift, config=config, seed=0)
+    assert result.rejected == rejects and result.exact and result.n == 60
+    assert result.pvalue == 1 / 20 or not rejects
+    json.dumps(result.to_dict(), allow_nan=False)
+
+
+def test_the_seed_decides_everything():
+    one, same, other = (crossfit_test(Q, X, config=TINY, seed=s) for s in (0, 0, 1))
+    assert one.to_dict() == same.to_dict()
+    assert one.statistic != other.statistic
+
+
+def test_scored_points_and_single_precision_are_taken_as_they_are():
+    assert (
+        crossfit_test(Q, scored(Q, X), config=TINY).to_dict() == crossfit_test(Q, X, config=TINY).to_dict()
+    )
+    single = replace(TINY, training=replace(TINY.training, dtype="float32"))
+    result = crossfit_test(Q, X.float(), config=single)
+    assert result.null_distribution.dtype == torch.float64 and len(result.null_distribution) == 19
+
+
+def test_a_critic_that_does_not_train_gives_no_result():
+    wild = replace(TINY, training=replace(TINY.training, learning_rate=1e200))
+    with pytest.raises(DivergedError, match="a critic of the cross-fit did not train"):
+        crossfit_test(Q, X, config=wild)
+
+
+# Stopping early.
+
+
+class Simulated:
+    """Null runs drawn from a generator instead of trained."""
+
+    notes = ()
+
+    def __init__(self, seed):
+        self._source = generator(seed, "simulated runs")
+        self.next = 0
+
+    def runs(self, start, count):
+        assert start == self.next, "runs are used once, in order"
+        self.next += count
+        return Panel(*(self._draw(*shape) for shape in ((count, 2), (count, 2), (count,))))
+
+    def _draw(self, *shape):
+        return torch.randn(shape, generator=self._source, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("stop_early", [3, 10])
+def test_stopping_early_keeps_the_level_and_spares_null_runs(stop_early):
+    tests, draws = 400, 199
+    config = replace(TINY, stop_early=stop_early)
+    rejections, used = 0, 0
+    for seed in range(tests):
+        null = Simulated(seed)
+        observed = null.runs(0, 1)
+        null.next = 0
+        statistic, others = _ranked(observed, null, draws, config)
+        rejections += (int((others >= statistic).sum()) + 1) / (len(others) + 1) <= 0.05
+        used += len(others)
+    assert 3 <= rejections <= 44  # binomial(400, 5 %), outside once in a million
+    assert used / tests < draws / 2
+
+
+def test_a_statistic_that_no_run_reaches_uses_all_draws():
+    null = Simulated(0)
+    far = Panel(*(torch.full(shape, 9.0, dtype=torch.float64) for shape in ((1, 2), (1, 2), (1,))))
+    statistic, others = _ranked(far, null, 199, replace(TINY, stop_early=5))
+    assert len(others) == 199 and float(others.max()) < statistic
+    assert null.next == 199 + 49  # a quarter of the draws standardise and are not ranked
+
+
+# The cache of null runs.
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """Counts datasets that critics are trained on."""
+    counts = []
+
+    def counting(datasets, seeds, config):
+        counts.append(len(seeds))
+        return panel(datasets, seeds, config)
+
+    monkeypatch.setattr(crossfit, "panel", counting)
+    return counts
+
+
+def without_notes(result):
+    return {name: value for name, value in result.to_dict().items() if name != "notes"}
+
+
+def files(folder):
+    return sorted(folder.rglob("*.safetensors"))
+
+
+def test_a_second_test_takes_its_null_runs_from_the_cache(tmp_path, made):
+    config = replace(TINY, cache=tmp_path)
+    first = crossfit_test(Q, X, config=config)
+    assert sum(made) == 20 and len(files(tmp_path)) == 1
+    made.clear()
+    second = crossfit_test(Q, X, config=config)
+    assert sum(made) == 1  # the observed data
+    assert without_notes(first) == without_notes(second) == without_notes(crossfit_test(Q, X, config=TINY))
+    assert second.notes == ("19 null runs came from the cache.",) and first.notes == ()
+
+
+def test_more_draws_add_to_the_kept_ones_and_fewer_use_some(tmp_path, made):
+    config = replace(TINY, cache=tmp_path)
+    crossfit_test(Q, X, config=config)
+    made.clear()
+    more = crossfit_test(Q, X, config=replace(config, draws=25))
+    assert sum(made) == 1 + 6 and len(more.null_distribution) == 25
+    made.clear()
+    fewer = crossfit_test(Q, X, config=config)
+    assert sum(made) == 1 and len(fewer.null_distribution) == 19
+    fresh = crossfit_test(Q, X, config=replace(TINY, draws=25))
+    # runs are made in other companies: float64 rounding through a few steps of Adam
+    torch.testing.assert_close(more.null_distribution, fresh.null_distribution, rtol=1e-7, atol=1e-7)
+
+
+def test_other_models_sizes_and_settings_have_files_of_their_own(tmp_path):
+    config = replace(TINY, cache=tmp_path)
+    crossfit_test(Q, X, config=config)
+    for count, (model, x, settings) in enumerate(
+        [
+            (GaussianMixture([[0.0, 0.1]]), X, {}),
+            (Q, X[:-1], {}),
+            (Q, X, {"folds": 3}),
+            (Q, X, {"network": MLP(hidden=(5,))}),
+            (Q, X.float(), {}),
+        ],
+        start=2,
+    ):
+        assert crossfit_test(model, x, config=replace(config, **settings)).notes == ()
+        assert len(files(tmp_path)) == count
+    for settings in ({"draws": 20}, {"memory_gib": 1.0}, {"stop_early": 5}):
+        assert crossfit_test(Q, X, config=replace(config, **settings)).notes != ()
+    assert crossfit_test(Q, X + 1, config=config, seed=9).notes != ()  # the null knows nothing of the data
+
+
+def test_the_usual_folder_follows_the_environment_and_no_cache_leaves_no_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    crossfit_test(Q, X, config=TINY)
+    assert list(tmp_path.iterdir()) == []
+    crossfit_test(Q, X, config=replace(TINY, cache=True))
+    assert [path.parent for path in files(tmp_path)] == [tmp_path / "steincritic" / "null"]
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache.usual_folder() == tmp_path / ".cache" / "steincritic" / "null"
+
+
+def damage(path):
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+def replace_by_foreign(path):
+    write_tensors(path, {"early": torch.ones(2, 2)}, {"format": "another"})
+
+
+@pytest.mark.parametrize("harm", [damage, replace_by_foreign, lambda path: path.write_bytes(b"")])
+def test_a_damaged_file_is_ignored_and_made_anew(tmp_path, made, harm):
+    config = replace(TINY, cache=tmp_path)
+    first = crossfit_test(Q, X, config=config)
+    harm(files(tmp_path)[0])
+    made.clear()
+    second = crossfit_test(Q, X, config=config)
+    assert sum(made) == 20 and without_notes(second) == without_notes(first) and second.notes == ()
+    assert crossfit_test(Q, X, config=config).notes != ()
+
+
+def test_the_oldest_files_go_when_the_folder_grows_past_its_bound(tmp_path):
+    kept = NullCache(tmp_path, bound=10**9)
+    for age, key in enumerate(("new", "middle", "old")):
+        kept.put(key, {"kernel": torch.zeros(100, dtype=torch.float64)})
+        os.utime(tmp_path / f"{key}.safetensors", (1000 - age, 1000 - age))
+    size = (tmp_path / "new.safetensors").stat().st_size
+    NullCache(tmp_path, bound=3 * size).put("newest", {"kernel": torch.zeros(100, dtype=torch.float64)})
+    assert [path.stem for path in files(tmp_path)] == ["middle", "new", "newest"]
+    NullCache(tmp_path, bound=0).put("last", {"kernel": torch.zeros(100, dtype=torch.float64)})
+    assert [path.stem for path in files(tmp_path)] == ["last"]  # what was just made stays
+
+
+def test_a_folder_that_cannot_be_written_does_not_fail_the_test(tmp_path):
+    (tmp_path / "file").write_text("")
+    result = crossfit_test(Q, X, config=replace(TINY, cache=tmp_path / "file" / "below"))
+    assert without_notes(result) == without_notes(crossfit_test(Q, X, config=TINY))
+
+
+def test_a_cache_that_cannot_be_read_counts_as_none(tmp_path, monkeypatch):
+    def refuse(path):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(cache, "read_tensors", refuse)
+    assert NullCache(tmp_path).get("any") is None
+
+
+def test_files_that_another_process_takes_away_do_no_harm(tmp_path):
+    (tmp_path / "gone.safetensors").symlink_to(tmp_path / "nowhere")  # listed, but not there any more
+    NullCache(tmp_path).put("mine", {"kernel": torch.zeros(3)})
+    assert NullCache(tmp_path).get("mine") is not None
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        ({"folds": 1}, "folds must be a whole number of at least 2"),
+        ({"folds": 2.0}, "folds"),
+        ({"look": 0}, "look"),
+        ({"look": 30}, "look = 30 epochs is too rare for 60 epochs"),
+        ({"early": 0.0}, "too rare"),
+        ({"late": 1.0}, "too rare"),
+        ({"draws": 0}, "draws"),
+        ({"stop_early": 0}, "stop_early"),
+        ({"memory_gib": 0}, "memory_gib"),
+    ],
+)
+def test_settings_that_are_none_are_refused(bad, words):
+    with pytest.raises(InputError, match=words):
+        CrossFit(**bad)
+
+
+@pytest.mark.parametrize(
+    ("x", "options", "words"),
+    [
+        (X[:9], {"config": replace(TINY, folds=5)}, "x has 9 points; 5 folds need at least two each"),
+        (X, {"config": replace(TINY, draws=9)}, "9 null draws cannot reach level 0.05: use at least 19"),
+        (X, {"config": TINY, "level": 0.01}, "19 null draws cannot reach level 0.01: use at least 99"),
+        (X, {"config": TINY, "level": 0.0}, "level must lie"),
+        (X, {"config": TINY, "seed": 0.5}, "seed must be a whole number"),
+        (X[:, :1], {"config": TINY}, "x has 1 columns but the model has 2 dimensions"),
+    ],
+)
+def test_a_test_that_cannot_be_made_is_refused(x, options, words):
+    with pytest.raises(InputError, match=words):
+        crossfit_test(Q, x, **options)
+
+
+def test_a_model_without_a_sampler_is_told_what_else_there_is():
+    with pytest.raises(ModelError, match=r'no sample\(n, seed=0\); use method="split" .*method="ksd"'):
+        crossfit_test((Q.score, None), X, config=TINY)

@@ -1,0 +1,344 @@
+"""Streams: e-values have mean one, wealth keeps the level at all times, and a state can be put away."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reference import Z_MAX, z_of_mean
+from steincritic import ScoredPoints
+from steincritic.critics import MLP
+from steincritic.errors import DoubtfulWarning, FileFormatError, InputError, ModelError
+from steincritic.gof import betting
+from steincritic.gof.evalues import mean_bound, pooled_wealth, soft_rank, truncated, wealth_path
+from steincritic.gof.sequential import Sequential, load_state, monitor
+from steincritic.models import GaussianMixture
+from steincritic.rng import generator
+from steincritic.training import Training, fixed
+
+LEVEL = 0.05
+STREAMS, POINTS = 400, 150
+MOST = 44  # of 400 streams at 5 %: more once in a million (binomial)
+ETAS = torch.tensor([0.0, 0.2, 0.4, 0.8], dtype=torch.float64)
+Q = GaussianMixture([[0.0, 0.0]])
+TINY = {
+    "network": MLP(hidden=(6,)),
+    "staging": fixed(1.0),
+    "training": Training(epochs=5, batch_size=20, learning_rate=2e-2, dtype="float64"),
+    "draws": 8,
+    "first": 20,
+}
+SOFT = Sequential(**TINY)
+CUT = Sequential(method="truncated", bound_draws=4000, **TINY)
+
+
+def left_skewed(*shape, seed, shift=0.0):
+    """The witness 1 - x^2 of f(x) = x under a standard normal model; spread sqrt 2, skewness -2.8."""
+    x = torch.randn(*shape, generator=generator(seed), dtype=torch.float64)
+    return 1 - (x * (1 - shift)) ** 2
+
+
+def batches(count, *, shift=0.0, size=20, seed=1):
+    return [Q.sample(size, seed=1000 * seed + k) + shift for k in range(count)]
+
+
+def last(states):
+    return list(states)[-1]
+
+
+@given(scale=st.floats(0.01, 100), shift=st.floats(-50, 50))
+def test_soft_rank_evalues_of_a_set_have_mean_one(scale, shift):
+    """Put each of m + 1 numbers in the place of the point: the law behind exactness, without chance."""
+    values = scale * left_skewed(5, seed=0) + shift
+    others = torch.stack([torch.cat([values[:k], values[k + 1 :]]) for k in range(5)])
+    evalues = soft_rank(values, others, ETAS).exp()
+    torch.testing.assert_close(evalues.mean(0), torch.ones(4).double(), rtol=1e-12, atol=0)  # rounding
+    assert float(evalues.max()) <= 5 * (1 + 1e-12)
+
+
+def test_soft_rank_against_its_formula():
+    own, others = left_skewed(3, seed=1), left_skewed(3, 4, seed=2)
+    for k, eta in enumerate(ETAS.tolist()):
+        g, rivals = (eta * own).exp(), (eta * others).exp()
+        expected = 5 * g / (g + rivals.sum(-1))
+        torch.testing.assert_close(soft_rank(own, others, ETAS)[:, k].exp(), expected)
+
+
+def test_evalues_do_not_overflow():
+    own, others = torch.tensor([1e6, -1e6]).double(), torch.zeros(2, 3).double()
+    log_evalues = soft_rank(own, others, ETAS)
+    assert bool(log_evalues.isfinite().all())
+    assert float(log_evalues[0, 1]) == pytest.approx(math.log(4))
+    paths, wealth = wealth_path(torch.zeros(2), torch.full((10**4, 2), 5.0))
+    assert float(wealth[-1]) == 5e4 == float(paths[-1, 0])
+
+
+def test_mean_of_evalues_is_one_under_the_model_and_above_it_otherwise():
+    others = left_skewed(20_000, 8, seed=3)
+    under = soft_rank(left_skewed(20_000, seed=4), others, ETAS)[:, 1:].exp()
+    assert all(abs(z_of_mean(column, 1.0)) < Z_MAX for column in under.T)
+    away = soft_rank(left_skewed(20_000, seed=4, shift=0.3), others, ETAS)[:, 1:].exp()
+    assert all(z_of_mean(column, 1.0) > Z_MAX for column in away.T)
+
+
+def test_truncated_bets_lose_on_average_under_the_model():
+    bound = mean_bound(left_skewed(20_000, seed=5).clamp(-3, 3), limit=3.0, error=1e-3)
+    stakes = torch.tensor([0.1, 0.5, 0.9]).double()
+    evalues = truncated(left_skewed(50_000, seed=6), stakes, bound=bound, limit=3.0).exp()
+    assert float(evalues.min()) > 0
+    assert all(z_of_mean(column, 1.0) < Z_MAX for column in evalues.T)
+    gains = truncated(left_skewed(50_000, seed=6, shift=0.3), stakes, bound=bound, limit=3.0).exp()
+    assert all(z_of_mean(column, 1.0) > Z_MAX for column in gains.T)
+
+
+def test_the_bound_on_the_mean_holds_and_is_not_far_off():
+    samples = left_skewed(500, 400, seed=7).clamp(-3, 3)
+    truth = float(left_skewed(2_000_000, seed=8).clamp(-3, 3).mean())
+    bounds = torch.tensor([mean_bound(sample, limit=3.0, error=0.05) for sample in samples])
+    assert int((bounds < truth).sum()) <= 51  # of 500 at 5 %: more once in a million
+    assert float(bounds.mean()) < truth + 0.5
+
+
+def crossing_share(log_evalues):
+    """Of streams (s, n, k): how many ever reach 1/level."""
+    wealth = pooled_wealth(log_evalues.cumsum(1))
+    return int((wealth.amax(1) >= -math.log(LEVEL)).sum())
+
+
+def soft_rank_streams(seed, shift=0.0):
+    own = left_skewed(STREAMS * POINTS, seed=seed, shift=shift)
+    return soft_rank(own, left_skewed(STREAMS * POINTS, 8, seed=seed + 1), ETAS).view(STREAMS, POINTS, -1)
+
+
+def test_wealth_keeps_the_level_over_all_times():
+    assert crossing_share(soft_rank_streams(10)) <= MOST
+    bound = mean_bound(left_skewed(20_000, seed=12).clamp(-3, 3), limit=3.0, error=1e-3)
+    cut = truncated(left_skewed(STREAMS * POINTS, seed=13), ETAS, bound=bound, limit=3.0)
+    assert crossing_share(cut.view(STREAMS, POINTS, -1)) <= MOST
+
+
+def test_wealth_grows_when_the_model_is_wrong():
+    assert crossing_share(soft_rank_streams(14, shift=0.3)) > 0.9 * STREAMS
+
+
+def test_peeking_at_z_does_not_keep_the_level():
+    """The twin that must fail: a z-test after every point from the tenth on."""
+    values = left_skewed(STREAMS, POINTS, seed=15)
+    n = torch.arange(1, POINTS + 1)
+    mean, square = values.cumsum(1) / n, (values**2).cumsum(1) / n
+    z = mean / ((square - mean**2) / n).sqrt()
+    assert int((z[:, 10:] > 1.645).any(1).sum()) > 2 * MOST  # about 45 %
+
+
+def test_rivals_that_are_used_again_do_not_keep_the_level():
+    """The twin that must fail: one set of model draws for all points of a stream."""
+    own = left_skewed(STREAMS * POINTS, seed=16)
+    few = left_skewed(STREAMS, 1, 4, seed=17).expand(-1, POINTS, -1).reshape(-1, 4)
+    assert crossing_share(soft_rank(own, few, ETAS).view(STREAMS, POINTS, -1)) > MOST
+
+
+@pytest.mark.parametrize("config", [SOFT, CUT], ids=["soft-rank", "truncated"])
+def test_null_streams_with_critics_trained_on_the_way(config):
+    """120 streams at 5 %: more than 20 once in a million."""
+    ends = [last(monitor(Q, batches(3, seed=s), seed=s, config=config)) for s in range(120)]
+    assert sum(state.rejected for state in ends) <= 20
+    if config.method == "soft-rank":
+        factors = torch.cat([state.log_evalues.exp() for state in ends])
+        assert abs(z_of_mean(factors, 1.0)) < Z_MAX
+
+
+@pytest.mark.parametrize("config", [SOFT, CUT], ids=["soft-rank", "truncated"])
+def test_a_wrong_model_is_found(config):
+    states = list(monitor(Q, batches(12, shift=1.0), config=config))
+    end = states[-1]
+    assert end.rejected and end.pvalue <= LEVEL and end.log_wealth > -math.log(LEVEL)
+    first = next(state for state in states if state.rejected)
+    assert first.points - 20 < first.rejected_at <= first.points
+    assert all(state.rejected for state in states[states.index(first) :])
+    assert "rejected at point" in repr(end)
+
+
+def test_no_bets_before_the_first_critic():
+    first, second, third = monitor(Q, batches(3, size=10), config=SOFT)
+    assert first.log_wealth == second.log_wealth == 0.0
+    assert second.bettor is None and third.bettor.trained_on == 20
+    assert third.evalues["count"] == 10 and second.evalues["mean"] == 1.0
+
+
+def test_critics_are_trained_on_the_past_and_only_when_it_has_grown(monkeypatch):
+    seen, fit = [], betting.fit_critic
+
+    def watched(model, x, **options):
+        seen.append(x.x)
+        return fit(model, x, **options)
+
+    monkeypatch.setattr(betting, "fit_critic", watched)
+    stream = batches(8, size=10)
+    list(monitor(Q, stream, config=SOFT))
+    assert [len(x) for x in seen] == [20, 30, 50]  # factors of at least 1.5
+    assert all(torch.equal(x, torch.cat(stream)[: len(x)]) for x in seen)
+
+
+def test_model_draws_are_never_used_twice():
+    class Counting(GaussianMixture):
+        seeds = []  # noqa: RUF012
+
+        def sample(self, n, *, seed=0):
+            self.seeds.append(seed)
+            return super().sample(n, seed=seed)
+
+    list(monitor(Counting([[0.0, 0.0]]), batches(8), config=SOFT))
+    assert len(set(Counting.seeds)) == len(Counting.seeds) > 8
+
+
+def test_a_long_batch_is_bet_on_in_pieces():
+    pieces = Sequential(longest=20, **TINY)
+    (whole,) = monitor(Q, [torch.cat(batches(4))], config=pieces)
+    apart = last(monitor(Q, batches(4), config=pieces))
+    assert whole.log_wealth == apart.log_wealth != 0.0
+    assert (whole.batches, apart.batches, whole.points) == (1, 4, 80)
+
+
+@pytest.mark.parametrize("config", [SOFT, CUT], ids=["soft-rank", "truncated"])
+@pytest.mark.parametrize("stop", [1, 3, 5])
+def test_a_state_continues_as_if_never_interrupted(tmp_path, config, stop):
+    stream = batches(7, shift=0.3)
+    whole = last(monitor(Q, stream, config=config, seed=5, level=0.01))
+    last(monitor(Q, stream[:stop], config=config, seed=5, level=0.01)).save(tmp_path / "state")
+    resumed = last(monitor(Q, stream[stop:], state=load_state(tmp_path / "state")))
+    assert torch.equal(resumed.log_wealths, whole.log_wealths)
+    assert resumed.to_dict() == whole.to_dict()
+
+
+def test_another_seed_bets_otherwise():
+    one, other = (last(monitor(Q, batches(4), config=SOFT, seed=seed)) for seed in (0, 1))
+    assert one.log_wealth != other.log_wealth
+
+
+def test_arrays_and_scored_points_are_the_same_stream():
+    stream = batches(3)
+    ends = [
+        last(monitor(Q, kind, config=SOFT))
+        for kind in (
+            stream,
+            [x.numpy() for x in stream],
+            [ScoredPoints(x, -x) for x in stream],
+            np.stack(stream),
+        )
+    ]
+    assert len({end.log_wealth for end in ends}) == 1
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        (torch.zeros(5, 3), "batch 4 has 3 columns"),
+        (ScoredPoints(torch.zeros(5, 3), torch.zeros(5, 3)), "batch 4 has 3 dimensions"),
+        (torch.full((5, 2), torch.nan), "batch 4 has NaN"),
+        (torch.zeros(0, 2), "batch 4 must have shape"),
+        (torch.zeros(2), "batch 4 must have shape"),
+        (torch.zeros(5, 2, dtype=torch.int64), "batch 4 must hold floating-point"),
+        (ScoredPoints(torch.zeros(2, 5, 2), torch.zeros(2, 5, 2)), "batch 4 must have shape"),
+        ("no such file.csv", "no such data file"),
+    ],
+)
+def test_a_bad_batch_is_refused_and_leaves_no_trace(bad, words):
+    stream, kept = batches(5), []
+    with pytest.raises(InputError, match=words) as caught:
+        for state in monitor(Q, [*stream[:3], bad, *stream[3:]], config=SOFT):
+            kept.append(state)
+    assert "\n" not in str(caught.value) and "state=" in str(caught.value)
+    assert len(kept) == 3
+    resumed = last(monitor(Q, stream[3:], state=kept[-1]))
+    assert resumed.to_dict() == last(monitor(Q, stream, config=SOFT)).to_dict()
+
+
+@pytest.mark.parametrize(
+    "stream", [torch.zeros(5, 2), np.zeros(3), "points.csv", ScoredPoints(Q.means, Q.means), 7]
+)
+def test_what_is_no_stream_is_refused_at_once(stream):
+    with pytest.raises(InputError, match=r"for one batch pass \[x\]"):
+        monitor(Q, stream)
+
+
+def test_a_model_without_a_sampler_is_refused_at_once():
+    with pytest.raises(ModelError, match="no sample"):
+        monitor((lambda x: -x, None), batches(1))
+
+
+def test_a_state_keeps_its_level_seed_and_settings():
+    state = last(monitor(Q, batches(1), config=SOFT, level=0.01))
+    for other in ({"level": 0.05}, {"seed": 1}, {"config": CUT}):
+        with pytest.raises(InputError, match="was begun with"):
+            monitor(Q, [], state=state, **other)
+    assert list(monitor(Q, [], state=state, level=0.01, seed=0, config=SOFT)) == []
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        ({"method": "hope"}, "method"),
+        ({"etas": ()}, "etas"),
+        ({"etas": (0.0,)}, "etas"),
+        ({"etas": (-1.0,)}, "etas"),
+        ({"etas": (math.nan,)}, "etas"),
+        ({"stakes": (1.0,)}, "stakes"),
+        ({"draws": 0}, "draws"),
+        ({"first": 1}, "first"),
+        ({"growth": 1.0}, "growth"),
+        ({"limit": 0.0}, "limit"),
+        ({"longest": 0}, "longest"),
+    ],
+)
+def test_settings_that_are_none_are_refused(bad, words):
+    with pytest.raises(InputError, match=words):
+        Sequential(**bad)
+
+
+@pytest.mark.parametrize("bad", [{"level": 1.5}, {"seed": 0.5}])
+def test_a_bad_level_or_seed_is_refused_at_once(bad):
+    with pytest.raises(InputError, match=next(iter(bad))):
+        monitor(Q, [], **bad)
+
+
+def test_files_that_are_no_state_are_refused(tmp_path):
+    last(monitor(Q, batches(2), config=SOFT)).save(tmp_path / "state")
+    content = (tmp_path / "state").read_bytes()
+    for name, damaged in {
+        "short": content[: len(content) // 2],
+        "text": b"hello",
+        "format": content.replace(b"steincritic-monitor-1", b"steincritic-monitor-0"),
+        "wealth": content.replace(b"log_wealths", b"log_wealthy"),
+        "count": content.replace(b'\\"etas\\": [0.0, 0.1,', b'\\"etas\\": [0.0     ,'),
+        "critic": content.replace(b"critic/snapshot/0/w1", b"critic/snapshot/0/w9"),
+    }.items():
+        assert damaged != content, name
+        (tmp_path / name).write_bytes(damaged)
+        with pytest.raises(FileFormatError):
+            load_state(tmp_path / name)
+
+
+def test_dependent_model_draws_are_doubted_once():
+    class Worthless(GaussianMixture):
+        def effective_sample_size(self, x):
+            return 1.0
+
+    with pytest.warns(DoubtfulWarning, match="not independent") as caught:
+        end = last(monitor(Worthless([[0.0, 0.0]]), batches(6), config=SOFT))
+    assert len(caught) == 1 and len(end.notes) == 1
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("config", [SOFT, CUT], ids=["soft-rank", "truncated"])
+def test_a_state_from_an_accelerator_continues_there(tmp_path, config):
+    stream = [x.cuda() for x in batches(7, shift=0.3)]
+    model = Q.to("cuda")
+    whole = last(monitor(model, stream, config=config))
+    last(monitor(model, stream[:3], config=config)).save(tmp_path / "state")
+    state = load_state(tmp_path / "state")
+    resumed = last(monitor(model, [x.cpu() for x in stream[3:]], state=state))
+    assert resumed.bettor.critic.fitted.snapshots.banks[0].device.type == "cuda"
+    assert resumed.log_wealth == pytest.approx(whole.log_wealth, rel=1e-6)  # sums in another order
