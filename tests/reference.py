@@ -13,10 +13,15 @@ def z_of_mean(values: Tensor, mean: float = 0.0) -> float:
     return float((values.mean() - mean) / (values.std() / len(values) ** 0.5))
 
 
-def jacobian_trace(field: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """The divergence of a field at each row, by one backward pass a coordinate."""
+def jacobian_diagonal(field: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """(n, d): ∂f_j/∂x_j of a field at each row, by one backward pass a coordinate."""
     jacobian = torch.autograd.functional.jacobian(lambda y: field(y).sum(0), x)  # (d, n, d)
-    return jacobian.diagonal(dim1=0, dim2=2).sum(-1)
+    return jacobian.diagonal(dim1=0, dim2=2)
+
+
+def jacobian_trace(field: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """The divergence of a field at each row."""
+    return jacobian_diagonal(field, x).sum(-1)
 
 
 def twisted_field(x: Tensor) -> Tensor:

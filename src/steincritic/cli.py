@@ -88,6 +88,7 @@ class Demo(Common):
     seed: int = 0
 
     def __call__(self) -> int:
+        _prepare(self.out)
         pair = problem("gm-2d")
         for name, title, x in (
             ("data", "Data from p: the model misses a correlation", pair.data.sample(self.n, seed=1)),
@@ -125,6 +126,7 @@ class Reproduce(Common):
         folder = self.out or Path("out" if self.tiny else "results") / self.name
         path = folder / "record.json"
         if not self.redraw:
+            _prepare(folder)
             context = Context(
                 device=_device(self.device),
                 seed=self.seed,
@@ -197,6 +199,14 @@ def _device(name: str) -> torch.device:
     except (RuntimeError, AssertionError) as error:
         raise InputError(f"device {name!r} cannot be used here: {str(error).splitlines()[0]}") from None
     return device
+
+
+def _prepare(folder: Path) -> None:
+    """Make the folder before the work, so that hours of it do not end where nothing can be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot write {folder}: {error.strerror}") from None
 
 
 def _print_verdict(result: GofResult, *, title: str) -> None:

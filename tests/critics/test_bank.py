@@ -59,6 +59,18 @@ def test_tiles_do_not_change_the_result(kind, probed, budget, monkeypatch):
     torch.testing.assert_close(whole.field(x), f, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("kind", BANKS)
+@pytest.mark.parametrize("budget", [1, 10, 70])
+def test_parts_of_the_divergence_add_up_in_tiles_too(kind, budget, monkeypatch):
+    whole, x = BANKS[kind](dim=3), points(7, 3)  # shared points
+    f, div_f = whole.field_and_divergence(x)
+    monkeypatch.setattr(bank, "tile_budget", lambda device: budget)
+    got_f, parts = whole.field_and_parts(x, [slice(0, 2), slice(2, 3)])
+    assert parts.shape == (3, 7, 2)
+    torch.testing.assert_close(got_f, f, rtol=1e-12, atol=1e-12)  # rounding
+    torch.testing.assert_close(parts.sum(-1), div_f, rtol=1e-10, atol=1e-10)
+
+
 def test_points_follow_the_dtype_of_the_bank():
     assert mlp_bank().field(points(4, 2).float()).dtype == torch.float64
 

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from reference import jacobian_trace
+from reference import jacobian_diagonal, jacobian_trace
 from steincritic.critics import MLP
 from steincritic.critics.network import Buffers, autograd_pullback
 from steincritic.errors import InputError
@@ -80,6 +80,24 @@ def test_probed_divergence_is_the_quadratic_form_of_the_jacobian(layers, activat
         jacobian = torch.autograd.functional.jacobian(one_point, x[0, i])
         wanted = z[0, i] @ jacobian @ z[0, i]
         torch.testing.assert_close(estimate[0, i], wanted, rtol=1e-10, atol=1e-10)  # rounding
+
+
+@pytest.mark.parametrize(("layers", "activation", "learnable"), KINDS)
+def test_parts_of_the_divergence_are_sums_over_the_diagonal_of_the_jacobian(layers, activation, learnable):
+    for k in range(1, 4):
+        net, dim, parameters = random_net(layers, activation, learnable, seed=k)
+        x = normal(generator(k, "x"), 1, 5, dim)
+        wanted = jacobian_diagonal(lambda y, net=net, p=parameters: net.field(p, y[None])[0], x[0])
+        singly = [slice(j, j + 1) for j in range(dim)]
+        blocks = [slice(0, dim // 3), slice(dim // 3, dim)]
+        f, parts = net.field_and_parts(parameters, x, singly)
+        torch.testing.assert_close(f, net.field(parameters, x), rtol=1e-12, atol=1e-12)  # rounding
+        torch.testing.assert_close(parts[0], wanted, rtol=1e-10, atol=1e-10)  # rounding, here and below
+        _, parts = net.field_and_parts(parameters, x, blocks)
+        by_block = torch.stack([wanted[:, block].sum(-1) for block in blocks], dim=-1)
+        torch.testing.assert_close(parts[0], by_block, rtol=1e-10, atol=1e-10)
+        _, div_f = net.field_and_divergence(parameters, x)
+        torch.testing.assert_close(parts.sum(-1), div_f, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize(("layers", "activation", "learnable"), KINDS)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from reference import Z_MAX, jacobian_trace, seeded, small_module, z_of_mean
+from reference import Z_MAX, jacobian_diagonal, jacobian_trace, seeded, small_module, z_of_mean
 from steincritic.critics import MLP, ModuleNetwork
 from steincritic.critics.network import Buffers
 from steincritic.errors import InputError
@@ -31,6 +31,21 @@ def test_exact_divergence_is_the_trace_of_each_members_jacobian():
         torch.testing.assert_close(f[k], module(x[k]).detach(), rtol=1e-12, atol=1e-12)  # rounding
         wanted = jacobian_trace(module, x[k])
         torch.testing.assert_close(div_f[k], wanted, rtol=1e-10, atol=1e-10)  # rounding
+
+
+def test_parts_of_the_divergence_are_sums_over_the_diagonal_of_each_members_jacobian():
+    modules = [small_module(4, seed=k) for k in range(2)]
+    network, parameters = stacked(*modules, dim=4)
+    x = normal(1, 5, 4)  # shared by the members
+    f, singly = network.field_and_parts(parameters, x, [slice(j, j + 1) for j in range(4)])
+    _, blocks = network.field_and_parts(parameters, x, [slice(0, 3), slice(3, 4)])
+    _, div_f = network.field_and_divergence(parameters, x)
+    for k, module in enumerate(modules):
+        torch.testing.assert_close(f[k], module(x[0]).detach(), rtol=1e-12, atol=1e-12)  # rounding
+        wanted = jacobian_diagonal(module, x[0])
+        torch.testing.assert_close(singly[k], wanted, rtol=1e-10, atol=1e-10)  # rounding, here and below
+        torch.testing.assert_close(blocks[k, :, 0], wanted[:, :3].sum(-1), rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(blocks.sum(-1), div_f, rtol=1e-10, atol=1e-10)
 
 
 def test_probed_divergence_is_the_quadratic_form_and_is_unbiased():

@@ -57,9 +57,7 @@ def asked(monkeypatch):
         (Q, scored(Q, X), "crossfit", "every point is tested"),
     ],
 )
-def test_the_choice_follows_the_model_and_the_number_of_points(
-    asked, monkeypatch, model, x, method, reason
-):
+def test_the_choice_follows_the_model_and_the_number_of_points(asked, monkeypatch, model, x, method, reason):
     monkeypatch.setattr(choose, "PLENTIFUL", 100)
     result = gof_test(model, x)
     assert result.method == method and [name for name, *_ in asked] == [method]

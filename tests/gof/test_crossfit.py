@@ -17,7 +17,7 @@ from steincritic.errors import DivergedError, InputError, ModelError
 from steincritic.files import write_tensors
 from steincritic.gof import CrossFit, Rate, cache, crossfit, crossfit_test
 from steincritic.gof.cache import NullCache
-from steincritic.gof.crossfit import Panel, fold_sets, _ranked, panel
+from steincritic.gof.crossfit import Panel, _ranked, fold_sets, panel
 from steincritic.models import GaussianMixture
 from steincritic.rng import generator
 from steincritic.training import Training, fit_bank, fixed
@@ -208,9 +208,7 @@ def test_the_seed_decides_everything():
 
 
 def test_scored_points_and_single_precision_are_taken_as_they_are():
-    assert (
-        crossfit_test(Q, scored(Q, X), config=TINY).to_dict() == crossfit_test(Q, X, config=TINY).to_dict()
-    )
+    assert crossfit_test(Q, scored(Q, X), config=TINY).to_dict() == crossfit_test(Q, X, config=TINY).to_dict()
     single = replace(TINY, training=replace(TINY.training, dtype="float32"))
     result = crossfit_test(Q, X.float(), config=single)
     assert result.null_distribution.dtype == torch.float64 and len(result.null_distribution) == 19

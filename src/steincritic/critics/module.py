@@ -92,7 +92,7 @@ class ModuleNetwork:
     def field_and_parts(
         self, parameters: Parameters, x: BankPoints, blocks: Sequence[slice]
     ) -> tuple[BankPoints, BankPoints]:
-        x = x.expand(self._members(parameters), *x.shape[1:])
+        x = x.expand(self._members(parameters), *x.shape[1:]).contiguous()
         basis = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
         diagonal = [vmap(self._probed)(parameters, x, direction.expand_as(x))[1] for direction in basis]
         parts = [torch.stack(diagonal[block]).sum(0) for block in blocks]

@@ -83,7 +83,7 @@ def run_calibration_job(job: CalibrationJob) -> dict[str, Any]:
         exact = False
     else:
         method, config, exact = method_of(job.method, tiny=job.tiny)
-        pool = 20 if job.tiny else 10 * job.runs
+        pool = 20 if job.tiny else 5 * job.runs
         trials = calibrate(method, model, n, job.runs, seed=seed, config=config, null_pool=pool)
     return {
         "problem": job.problem,

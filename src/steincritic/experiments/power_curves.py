@@ -105,7 +105,13 @@ _50D = PowerCurves(
     timed=(100, 500, 1000, 2500),
 )
 _EASY = replace(
-    _50D, problem="gm-50d-easy", sizes=(100, 200, 300, 500, 1000), trials=200, null_pool=400, timed=()
+    _50D,
+    problem="gm-50d-easy",
+    methods=(*NEURAL, MEDIAN, SELECTED, "aggregated KSD", *CEILINGS),
+    sizes=(100, 200, 300, 500, 1000),
+    trials=200,
+    null_pool=199,
+    timed=(),
 )
 _FACTORS = tuple(f"KSD at {2.0**k:g}" for k in range(-6, 3))
 _BANDWIDTH = PowerCurves(
@@ -131,7 +137,7 @@ _RBM = PowerCurves(
     sigmas=(0.0, 0.01, 0.02, 0.03, 0.04),
     published=_RBM_PUBLISHED,
 )
-_RBM_SIZES = replace(_RBM, axis="n", sizes=(200, 400, 600, 800), sigmas=(0.02,), trials=200, null_pool=400)
+_RBM_SIZES = replace(_RBM, axis="n", sizes=(200, 400, 600, 800), sigmas=(0.02,), trials=100, null_pool=199)
 
 
 @dataclass(frozen=True, kw_only=True)

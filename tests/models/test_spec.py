@@ -1,0 +1,117 @@
+"""Models named on the command line."""
+
+import sys
+
+import pytest
+import torch
+
+from steincritic.errors import InputError, ModelError
+from steincritic.models import GaussianMixture
+from steincritic.models.spec import load_attribute, load_model
+
+CODE = """
+from dataclasses import dataclass
+
+from steincritic.models import GaussianMixture
+
+@dataclass
+class Settings:  # dataclasses look their module up
+    scale: "float" = 1.0
+
+normal = GaussianMixture([[0.0, 0.0]], Settings().scale)
+number = 3
+_hidden = normal
+
+def log_density(x):
+    return -0.5 * (x**2).sum(-1)
+"""
+
+
+@pytest.fixture
+def code(tmp_path):
+    path = tmp_path / "my_models.py"
+    path.write_text(CODE)
+    return path
+
+
+def test_an_attribute_of_a_module_is_found():
+    assert load_attribute("steincritic.models:GaussianMixture") is GaussianMixture
+
+
+def test_an_attribute_of_a_file_is_found(code):
+    assert load_model(f"{code}:normal").dim == 2
+    x = torch.tensor([[1.0, -2.0]])
+    assert torch.equal(load_model(f"{code}:log_density").score(x), -x)
+
+
+def test_a_file_replaces_no_module_of_its_name(tmp_path):
+    import json
+
+    (tmp_path / "json.py").write_text("q = (lambda x: -x, None)")
+    load_model(f"{tmp_path / 'json.py'}:q")
+    assert sys.modules["json"] is json
+
+
+@pytest.mark.parametrize("place", ["pkg.mod:", ":attr", "nothing", ""])
+def test_a_name_without_both_parts_is_refused(place):
+    with pytest.raises(InputError, match=r"a model is named package\.module:attr or file\.py:attr, got"):
+        load_model(place)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("normale", r"; did you mean normal\?$"),
+        ("log_densty", r"; did you mean log_density\?$"),
+        ("zzz", "$"),
+    ],
+)
+def test_a_missing_attribute_is_told_with_its_neighbours(code, name, hint):
+    with pytest.raises(InputError, match=rf"my_models\.py has no attribute '{name}'.*{hint}"):
+        load_model(f"{code}:{name}")
+
+
+def test_a_missing_file_is_told_with_its_neighbours(code):
+    with pytest.raises(InputError, match=r"no such model file: .*my_model\.py; did you mean my_models\.py\?"):
+        load_model(f"{code.with_name('my_model.py')}:normal")
+    with pytest.raises(InputError, match=r"no such model file: .*zzz\.py$"):
+        load_model(f"{code.with_name('zzz.py')}:normal")
+    with pytest.raises(InputError, match="no such model file"):
+        load_model(f"{code.parent / 'nowhere' / 'x.py'}:normal")
+
+
+@pytest.mark.parametrize("name", ["no_such_package", "steincritic.no_such_module", "steincritic..models"])
+def test_a_missing_module_is_told_with_the_way_to_name_a_file(name):
+    with pytest.raises(InputError, match=rf"cannot import '{name}' .*name a file as path/to/file\.py:attr"):
+        load_model(f"{name}:q")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("raise KeyError('first\\nsecond')", "KeyError"),
+        ("raise RuntimeError('the weights\\nare away')", "RuntimeError: the weights$"),
+        ("raise RuntimeError", "RuntimeError: no message"),
+        ("import no_such_package", "ModuleNotFoundError: No module named 'no_such_package'"),
+        ("def (:", "SyntaxError: invalid syntax"),
+        ("1 / 0", "ZeroDivisionError: division by zero"),
+        ("raise SystemExit(0)", "SystemExit: 0"),
+        ("import sys; sys.exit('usage: fit.py DATA')", "SystemExit: usage: fit.py DATA"),
+    ],
+)
+@pytest.mark.parametrize("as_module", [False, True])
+def test_code_that_raises_is_told_in_one_line(tmp_path, monkeypatch, line, words, as_module):
+    (tmp_path / "broken_model.py").write_text(line)
+    monkeypatch.syspath_prepend(tmp_path)
+    place = "broken_model" if as_module else str(tmp_path / "broken_model.py")
+    if as_module and "no_such_package" in line:
+        words = "cannot import 'broken_model' .No module named 'no_such_package'"
+    with pytest.raises(InputError, match=words) as caught:
+        load_model(f"{place}:q")
+    assert "\n" not in str(caught.value)
+    assert isinstance(caught.value, ModelError) or as_module
+
+
+def test_an_attribute_that_is_no_model_is_refused(code):
+    with pytest.raises(InputError, match="a model must have score"):
+        load_model(f"{code}:number")

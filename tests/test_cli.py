@@ -1,0 +1,299 @@
+"""The command line: exit codes that a script can trust, one line for what is the user's to mend."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pytest
+
+import steincritic
+from steincritic import cli
+from steincritic.experiments import EXPERIMENTS
+from steincritic.models import GaussianMixture
+from steincritic.records import Record
+from steincritic.report import PAGES
+
+Q = GaussianMixture([[0.0, 0.0]])
+X = Q.sample(40, seed=1).numpy()
+MODELS = """
+import torch
+from steincritic.models import GaussianMixture
+
+normal = GaussianMixture([[0.0, 0.0]])
+scoreless = 3
+no_sampler = (lambda x: -x, None)
+narrow = (lambda x: -x[:, :1], None)
+nan = (lambda x: x / 0 * 0, None)
+
+def broken_score(x):
+    raise OSError("the server is away\\nsecond line")
+
+broken = (broken_score, None)
+"""
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    """A folder to work in, with good and bad files; the null cache is there too."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "100")
+    Path("models.py").write_text(MODELS)
+    Path("exits.py").write_text("import sys; sys.exit(0)")
+    Path("fails.py").write_text("raise RuntimeError('no weights\\nsecond line')")
+    np.save("good.npy", X)
+    np.save("wrong.npy", X + 1.0)
+    np.save("few.npy", X[:6])
+    np.save("three.npy", np.zeros((9, 3)))
+    np.save("flat.npy", X[:, 0])
+    np.save("empty.npy", X[:0])
+    np.save("whole.npy", np.ones((9, 2), dtype=int))
+    np.save("pickled.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    np.savez("two.npz", a=X, b=X)
+    np.savetxt("good.csv", X, delimiter=",", header="a,b", comments="")
+    Path("nan.csv").write_text("a,b\n1.0,nan\n2.0,3.0\n")
+    Path("text.csv").write_text("a,b\n1.0,red\n2.0,blue\n")
+    Path("data.txt").write_text("1.0 2.0")
+    Path("damaged.npy").write_bytes(b"\x93NUMPY")
+    return tmp_path
+
+
+@pytest.fixture
+def run(capfd):
+    """Runs a command line in this process: (exit code, standard output, standard error)."""
+
+    def command(line):
+        with pytest.raises(SystemExit) as exited:
+            cli.main(line.split())
+        captured = capfd.readouterr()
+        return exited.value.code, captured.out, captured.err
+
+    return command
+
+
+# Verdicts.
+
+
+@pytest.mark.parametrize(
+    ("data", "code", "words"),
+    [
+        ("good.npy", 0, "Nothing here speaks against the model"),
+        ("good.csv", 0, "Nothing here speaks against the model"),
+        ("wrong.npy", 1, "The data do not look like draws from the model"),
+    ],
+)
+@pytest.mark.parametrize("method", ["ksd", "ksdagg"])
+def test_the_exit_code_is_the_verdict(run, data, code, words, method):
+    got, out, err = run(f"check {data} --model models.py:normal --method {method}")
+    assert got == code and err == ""
+    assert words in out and f"{data} against models.py:normal" in out
+
+
+def test_models_are_built_in_files_or_modules(run, monkeypatch, place):
+    monkeypatch.syspath_prepend(place)
+    for model in ("gm-2d", "models.py:normal", "models:normal", f"{place}/models.py:no_sampler"):
+        assert run(f"check good.npy --model {model} --method ksd --json")[0] in (0, 1)
+
+
+def test_without_a_method_one_is_chosen_and_named(run):
+    code, out, _ = run("check few.npy --model models.py:normal")
+    assert code == 0 and "Method ksdagg: 6 points are too few to train critics on." in out
+
+
+def test_json_is_one_object_on_standard_output_and_nothing_else(run):
+    code, out, err = run("check wrong.npy --model models.py:normal --method ksd --seed 3 --json")
+    result = json.loads(out)
+    assert out.count("\n") == 1 and err == "" and code == 1
+    assert result["rejected"] and result["method"] == "ksd" and result["seed"] == 3 and result["n"] == 40
+
+
+def test_the_result_goes_to_a_file_too(run, place):
+    code, out, _ = run("check good.npy --model models.py:normal --method ksd --out deep/er --json")
+    assert code == 0 and json.loads((place / "deep" / "er" / "result.json").read_text()) == json.loads(out)
+
+
+def test_names_are_printed_as_they_are(run):
+    np.save("x[bold].npy", X)
+    assert "x[bold].npy against" in run("check x[bold].npy --model models.py:normal --method ksd")[1]
+
+
+# Errors.
+
+CHECK = "--model models.py:normal --method ksd"
+BAD_INPUT = {
+    f"check nowhere.npy {CHECK}": "no such data file: nowhere.npy",
+    f"check . {CHECK}": "no such data file",
+    f"check data.txt {CHECK}": "data.txt must end in one of .npy, .npz, .csv, .parquet",
+    f"check text.csv {CHECK}": "text.csv cannot be read as csv",
+    f"check nan.csv {CHECK}": "x has NaN or infinite values in 1 of 2 rows, the first is row 0",
+    f"check damaged.npy {CHECK}": "damaged.npy cannot be read as npy",
+    f"check pickled.npy {CHECK}": "pickled.npy cannot be read as npy",
+    f"check two.npz {CHECK}": "two.npz must hold one array, it holds 2",
+    f"check three.npy {CHECK}": "x has 3 columns but the model has 2 dimensions",
+    f"check flat.npy {CHECK}": "x must have shape (n, d), got (40,)",
+    f"check empty.npy {CHECK}": "x must have shape (n, d)",
+    f"check whole.npy {CHECK}": "x must hold floating-point numbers, got int64",
+    "check good.npy --model nowhere.py:q": "no such model file: nowhere.py",
+    "check good.npy --model model.py:q": "did you mean models.py?",
+    "check good.npy --model models.py:norma": "models.py has no attribute 'norma'; did you mean normal?",
+    "check good.npy --model models.py": "a model is named package.module:attr or file.py:attr",
+    "check good.npy --model gm-3d": "a model is named package.module:attr or file.py:attr, got 'gm-3d'",
+    "check good.npy --model no_such_package:q": "cannot import 'no_such_package'",
+    "check good.npy --model fails.py:q": "fails.py raised RuntimeError: no weights",
+    "check good.npy --model exits.py:q": "exits.py raised SystemExit: 0",
+    "check good.npy --model models.py:scoreless": "a model must have score(x)",
+    "check good.npy --model models.py:broken": "raised OSError: the server is away",
+    "check good.npy --model models.py:narrow": "model.score must return the shape of its argument",
+    "check good.npy --model models.py:nan": "the score at x has NaN",
+    "check good.npy --model models.py:no_sampler --method crossfit": 'use method="split"',
+    "check few.npy --model models.py:normal --method crossfit": "x has 6 points; 5 folds need",
+    "check good.npy --model models.py:normal --method magic": "method must be one of auto, crossfit",
+    f"check good.npy {CHECK} --level 2": "level must lie in (0, 1), for example 0.05: got 2.0",
+    f"check good.npy {CHECK} --level nan": "level must lie in (0, 1)",
+    f"check good.npy {CHECK} --level 1e-6": "null draws cannot reach level 1e-06",
+    f"check good.npy {CHECK} --out data.txt/below": "cannot write data.txt/below/result.json",
+    "demo --n 0": "n must be a whole number of at least 1, got 0",
+    "demo --n 6 --out data.txt/below": "cannot write data.txt/below: Not a directory",
+    "reproduce gm-1d --tiny --device nonsense": "device 'nonsense' cannot be used here",
+    "reproduce gm-1d --tiny --device cuda:99": "device 'cuda:99' cannot be used here",
+    "reproduce gm-1d --tiny --out data.txt/below": "cannot write data.txt/below: Not a directory",
+    "reproduce gm-1d --redraw --out nowhere": "no record at nowhere/record.json",
+}
+
+
+@pytest.mark.parametrize("line", BAD_INPUT)
+def test_what_is_the_users_to_mend_is_one_line_and_exit_code_2(run, line):
+    code, out, err = run(line)
+    assert code == 2
+    assert err.startswith("steincritic: ") and err.count("\n") == 1
+    assert BAD_INPUT[line] in err
+    assert out == ""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "chekc good.npy --model gm-2d",
+        "check good.npy",
+        "check --model gm-2d",
+        "check good.npy --model gm-2d --seed half",
+        "check good.npy --model gm-2d --level high",
+        "check good.npy --model gm-2d --no-such-option 3",
+        "check good.npy more.npy --model gm-2d",
+        "reproduce gm-3d --tiny",
+        "reproduce",
+        "demo --n many",
+        "",
+    ],
+)
+def test_a_command_line_that_is_none_has_exit_code_2(run, line):
+    code, out, err = run(line)
+    assert code == 2 and "Traceback" not in out + err
+    assert err.strip() != ""
+
+
+@pytest.mark.parametrize("line", ["--help", "check --help", "demo --help", "reproduce --help"])
+def test_help_is_given(run, line):
+    code, out, _ = run(line)
+    assert code == 0 and "usage" in out.lower()
+
+
+def test_the_place_of_an_error_is_shown_on_demand(run):
+    code, _, err = run(f"check nowhere.npy {CHECK} --traceback")
+    assert code == 2  # 1 would pass for a rejected model
+    assert err.startswith("Traceback") and "InputError: no such data file: nowhere.npy" in err
+
+
+def test_an_error_that_nobody_expected_is_no_verdict(run, monkeypatch):
+    def fail(*arguments):
+        raise AttributeError("a defect")
+
+    monkeypatch.setattr(cli, "gof_test", fail)
+    code, out, err = run(f"check good.npy {CHECK}")
+    assert code == 2 and out == "" and "AttributeError: a defect" in err
+
+
+def test_an_interrupt_has_the_shells_exit_code(run, monkeypatch):
+    def interrupt(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "gof_test", interrupt)
+    code, _, err = run(f"check good.npy {CHECK}")
+    assert code == 130 and err.count("\n") == 1
+
+
+# Demo and experiments.
+
+
+def test_the_demo_writes_results_and_pictures(run, place):
+    code, out, _ = run("demo --n 19 --out shown")
+    assert code == 0 and "Control: the model's own draws" in out
+    found = {path.name for path in (place / "shown").iterdir()}
+    assert found == {"data.json", "data.png", "control.json", "control.png"}
+    for name in ("data", "control"):
+        assert json.loads((place / "shown" / f"{name}.json").read_text())["n"] == 19
+        assert (place / "shown" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_an_experiment_leaves_record_table_and_figures_and_redraws_them_to_the_byte(run, place, name):
+    code, out, err = run(f"reproduce {name} --tiny --device cpu --out shown")
+    assert code == 0 and err == ""
+    files = contents(place / "shown")
+    assert {"record.json", "table.md"} < set(files) and any(file.endswith(".png") for file in files)
+    assert Record.load(place / "shown" / "record.json").name == name
+    for file in set(files) - {"record.json"}:
+        (place / "shown" / file).unlink()
+    code, again, _ = run(f"reproduce {name} --redraw --out shown")
+    assert code == 0 and again == out
+    assert contents(place / "shown") == files
+
+
+def test_every_experiment_can_be_named_and_has_a_page():
+    assert set(get_args(cli.Name)) == set(EXPERIMENTS) == set(PAGES)
+
+
+def test_only_records_of_the_experiment_are_redrawn(run, place):
+    assert run("reproduce gm-1d --tiny --device cpu")[0] == 0
+    folder = place / "out" / "gm-1d"  # the usual place of a tiny run
+    assert (folder / "table.md").is_file()
+    code, _, err = run(f"reproduce gm-2d --redraw --out {folder}")
+    assert code == 2 and "is a record of 'gm-1d', not of 'gm-2d'" in err and err.count("\n") == 1
+    (folder / "record.json").write_text("{}")
+    code, _, err = run("reproduce gm-1d --redraw --tiny")
+    assert code == 2 and "record.json is not a steincritic record" in err and err.count("\n") == 1
+
+
+# The command as a process of its own.
+
+
+def process(line):
+    source = str(Path(steincritic.__file__).parents[1])
+    return subprocess.run(
+        [sys.executable, "-m", "steincritic.cli", *line.split()],
+        env=os.environ | {"PYTHONPATH": source, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_a_process_ends_with_the_verdict(place):
+    done = process("check wrong.npy --model models.py:normal --method ksd --json")
+    assert done.returncode == 1 and done.stderr == ""
+    assert json.loads(done.stdout)["rejected"]
+
+
+def test_a_process_ends_with_one_line_for_an_error(place):
+    done = process(f"check nan.csv {CHECK}")
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith("steincritic: x has NaN") and done.stderr.count("\n") == 1
