@@ -8,6 +8,7 @@ from steincritic.errors import InputError
 from steincritic.files import write_atomically
 from steincritic.records import Record
 from steincritic.report.mixture_figures import draw_adaptive, draw_one_dimension, draw_table_figures
+from steincritic.report.power_figures import calibration_table, draw_calibration, draw_power, power_table
 from steincritic.report.tables import adaptive_table, mixture_table, one_dimension_table
 
 
@@ -25,6 +26,11 @@ PAGES: dict[str, Page] = {
     "gm-10d": Page(mixture_table, draw_table_figures),
     "gm-25d": Page(mixture_table, draw_table_figures),
     "adaptive": Page(adaptive_table, draw_adaptive),
+    **dict.fromkeys(
+        ("ksd-50d", "ksd-50d-easy", "ksd-bandwidth", "splits", "rbm-benchmark"),
+        Page(power_table, draw_power),
+    ),
+    "calibration": Page(calibration_table, draw_calibration),
 }
 
 

@@ -33,7 +33,7 @@ def mixture_table(record: Record) -> str:
     ]
     ceilings = "; ".join(f"{name} {value['power']:.3f}" for name, value in record.results["ceilings"].items())
     config = record.config
-    return _document(
+    return document(
         record,
         markdown(header, rows),
         f"Power at n = {config['tested']}, level 0.05: mean over {config['replicas']} critics ± standard "
@@ -48,7 +48,7 @@ def adaptive_table(record: Record) -> str:
         [row["scheme"], *(_mean(row["lowest"][key]) for key in ("mse_p", "mse_q"))]
         for row in record.results["rows"]
     ]
-    return _document(
+    return document(
         record,
         markdown(["λ", "lowest MSE on data", "lowest MSE on model draws"], rows),
         f"Mean over {record.config['replicas']} critics ± standard error, by the definition of the MSE.",
@@ -61,7 +61,7 @@ def one_dimension_table(record: Record) -> str:
         [name, f"{statistics['mean'][name]:.4f}", f"{statistics['quantile95'][name]:.4f}"]
         for name in statistics["mean"]
     ]
-    return _document(
+    return document(
         record,
         markdown(["statistics of", "mean", "95 % quantile"], rows),
         f"{record.config['statistics']} statistics each, n = {record.config['tested']}; power of the partly "
@@ -74,14 +74,15 @@ def markdown(header: list[str], rows: list[list[str]]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
-def _document(record: Record, table: str, *remarks: str) -> str:
+def document(record: Record, *parts: str) -> str:
+    """The parts, and how the record was made."""
     environment, seconds = record.environment, record.seconds
     times = ", ".join(f"{name} {value:.1f} s" for name, value in seconds.items())
     made = (
         f"Made by `{record.command}` (seed {record.seed}) on {environment['device']}, torch "
         f"{environment['torch']}; {times}."
     )
-    return "\n\n".join([table, *remarks, made]) + "\n"
+    return "\n\n".join([*parts, made]) + "\n"
 
 
 def _mean(value: dict[str, Any] | None, digits: int = 3) -> str:

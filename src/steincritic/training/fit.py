@@ -216,7 +216,7 @@ class _Run:
         self.optimizer = torch.optim.Adam(
             list(parameters.values()), lr=training.learning_rate, fused=True, capturable=device.type == "cuda"
         )
-        self.update = Replayed(self._update) if device.type == "cuda" else self._update
+        self.update = Replayed(self._update, recording=device.type == "cuda")
         self.counter = torch.zeros((), dtype=torch.int64, device=device)  # the step, for the streams
         self.buffers = Buffers()
         self.groups: dict[int, list[_Group]] = {}
@@ -228,23 +228,29 @@ class _Run:
         self.seconds = {"training": 0.0, "evaluation": 0.0}
 
     def fit(self, callbacks: Sequence[Callback], observers: Sequence[Observer]) -> FittedBank:
-        first = self._resume()
-        for epoch in range(first, self.training.epochs):
-            with self._clock("training"), _matmul_precision(self.training.tensor_cores):
-                row = self._train_epoch(epoch)
-            with self._clock("evaluation"):
-                row |= self._measure_epoch(epoch)
-                for observer in observers:
-                    observer(epoch, self.bank, self.lam)
-            self.history = self.history.with_row(row)
-            if all(self.failures):
-                break
-            self._save(epoch)
-            for callback in callbacks:
-                callback(epoch, self.training.epochs, row)
+        try:
+            for epoch in range(self._resume(), self.training.epochs):
+                row = self._run_epoch(epoch, observers)
+                self.history = self.history.with_row(row)
+                if all(self.failures):
+                    break
+                self._save(epoch)
+                for callback in callbacks:
+                    callback(epoch, self.training.epochs, row)
+        finally:
+            self.update.release()
         return FittedBank(
             self.keeper.result(), self.history, self.seeds, tuple(self.failures), dict(self.seconds)
         )
+
+    def _run_epoch(self, epoch: int, observers: Sequence[Observer]) -> dict[str, Tensor]:
+        with self._clock("training"), _matmul_precision(self.training.tensor_cores):
+            row = self._train_epoch(epoch)
+        with self._clock("evaluation"):
+            row |= self._measure_epoch(epoch)
+            for observer in observers:
+                observer(epoch, self.bank, self.lam)
+        return row
 
     @cached_property
     def steps_per_epoch(self) -> int:

@@ -1,6 +1,8 @@
 """A GPU program recorded once and replayed: one launch a step instead of a hundred."""
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -12,15 +14,18 @@ _EAGER_CALLS = 2  # let the program make its buffers and the optimiser its state
 class Replayed:
     """A program of tensors as a CUDA graph, one for each combination of input shapes.
 
-    The program must do the same work whatever the values are, and keep what it writes in place.
+    The program must do the same work whatever the values are, and keep what it writes in place. With
+    recording off it simply runs.
     """
 
-    def __init__(self, program: Program) -> None:
-        self._program = program
+    def __init__(self, program: Program, *, recording: bool) -> None:
+        self._program, self._recording = program, recording
         self._calls: dict[tuple[torch.Size, ...], int] = {}
         self._recorded: dict[tuple[torch.Size, ...], _Recording] = {}
 
     def __call__(self, *inputs: Tensor) -> Tensor:
+        if not self._recording:
+            return self._program(*inputs)
         key = tuple(t.shape for t in inputs)
         self._calls[key] = self._calls.get(key, 0) + 1
         if self._calls[key] <= _EAGER_CALLS:
@@ -29,12 +34,16 @@ class Replayed:
             self._recorded[key] = _Recording(self._program, inputs)
         return self._recorded[key](*inputs)
 
+    def release(self) -> None:
+        """Let the graphs go now: one that waits for the garbage collector may break another's recording."""
+        self._recorded.clear()
+
 
 class _Recording:
     def __init__(self, program: Program, inputs: tuple[Tensor, ...]) -> None:
         self._inputs = [t.clone() for t in inputs]
         self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph):
+        with _no_collection(), torch.cuda.graph(self._graph):
             self._output = program(*self._inputs)
 
     def __call__(self, *inputs: Tensor) -> Tensor:
@@ -42,3 +51,15 @@ class _Recording:
             kept.copy_(fresh)
         self._graph.replay()
         return self._output.clone()
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """While a graph is recorded nothing on the device may be freed, so garbage waits."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

@@ -1,0 +1,214 @@
+"""Tables and figures of the power curves and of the calibration, drawn from their records."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from steincritic.records import Record
+from steincritic.report.style import ACCENT, GREY, INK, save, styled
+from steincritic.report.tables import document, markdown
+
+_COLOURS = {
+    "crossfit": ACCENT,
+    "split": "#e67e22",
+    "aggregated KSD": "#1b3353",
+    "KSD, median": "#8199b6",
+    "KSD, δ = 2^-4": "#48678d",
+    "KSD, IMQ median": "#9fb2c8",
+    "FSSD": "#7f8c5a",
+    "optimal critic": GREY,
+    "likelihood ratio": INK,
+}
+
+
+def power_table(record: Record) -> str:
+    """One row a method, one column a place on the axis; power with its 95 % interval."""
+    parts = [_block(rows, axis) for axis, rows in _groups(record)]
+    published = _published(record)
+    if published:
+        parts.append("Published:\n\n" + published)
+    if record.results.get("timings"):
+        parts.append("Seconds of one test:\n\n" + _timings(record))
+    trials = sorted({row["trials"] for row in record.results["rows"]})
+    return document(
+        record,
+        *parts,
+        f"Rejection rate at level 0.05 with its Wilson 95 % interval; {trials[0]} to {trials[-1]} datasets a "
+        "cell, the same ones for all methods. The cross-fit test has one configuration throughout, its default.",
+    )
+
+
+def draw_power(record: Record, folder: Path) -> list[Path]:
+    with styled():
+        paths = [_curves(axis, rows, record, folder) for axis, rows in _groups(record)]
+        if record.results.get("timings"):
+            paths.append(_time_figure(record, folder))
+    return paths
+
+
+def _groups(record: Record) -> list[tuple[str, list[dict[str, Any]]]]:
+    """The rows by what varies among them: n, sigma, or the method alone."""
+    rows = record.results["rows"]
+    by_sigma = [row for row in rows if row["problem"] == "rbm" and row["n"] == _largest_n(rows)]
+    if by_sigma:
+        return [("sigma", by_sigma), ("n", [r for r in rows if r["sigma"] == _middle_sigma(rows)])]
+    return [("method" if len({row["n"] for row in rows}) == 1 else "n", rows)]
+
+
+def _largest_n(rows: list[dict[str, Any]]) -> int:
+    return int(max(row["n"] for row in rows))
+
+
+def _middle_sigma(rows: list[dict[str, Any]]) -> float:
+    """The perturbation at which n varies."""
+    sizes = {
+        sigma: len({r["n"] for r in rows if r["sigma"] == sigma}) for sigma in {r["sigma"] for r in rows}
+    }
+    return float(max(sizes, key=lambda sigma: sizes[sigma]))
+
+
+def _block(rows: list[dict[str, Any]], axis: str) -> str:
+    if axis == "method":
+        cells = [[row["method"], _cell(row)] for row in rows]
+        return markdown(["method", f"power at n = {rows[0]['n']}"], cells)
+    places = sorted({row[axis] for row in rows})
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    found = {(row["method"], row[axis]): row for row in rows}
+    cells = [
+        [method, *(_cell(found[method, p]) if (method, p) in found else "–" for p in places)]
+        for method in methods
+    ]
+    name = "σ" if axis == "sigma" else "n"
+    return markdown(["method", *(f"{name} = {p:g}" for p in places)], cells)
+
+
+def _cell(row: dict[str, Any]) -> str:
+    low, high = row["interval"]
+    return f"{row['power']:.3f} [{low:.2f}, {high:.2f}]"
+
+
+def _published(record: Record) -> str:
+    published = record.results.get("published") or {}
+    if not published:
+        return ""
+    places = list(dict.fromkeys(p for curve in published.values() for p in curve))
+    rows = [
+        [name, *(f"{curve[p]:g}" if p in curve else "–" for p in places)] for name, curve in published.items()
+    ]
+    return markdown(["method", *(f"σ = {p}" for p in places)], rows)
+
+
+def _timings(record: Record) -> str:
+    rows = [
+        [
+            str(row["n"]),
+            row["method"],
+            *(f"{row[part]:.4f}" for part in ("training", "statistic", "bootstrap")),
+        ]
+        for row in record.results["timings"]
+    ]
+    return markdown(["n", "method", "training", "statistic", "bootstrap"], rows)
+
+
+def _curves(axis: str, rows: list[dict[str, Any]], record: Record, folder: Path) -> Path:
+    from matplotlib import pyplot
+
+    figure, ax = pyplot.subplots(figsize=(6.4, 3.8))
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    if axis == "method":
+        power, low, high = _arrays(rows)
+        ax.errorbar(range(len(rows)), power, yerr=[power - low, high - power], fmt="o", color=INK, capsize=2)
+        ax.set_xticks(range(len(rows)), [row["method"] for row in rows], rotation=40, ha="right")
+    else:
+        for method in methods:
+            own = sorted((row for row in rows if row["method"] == method), key=lambda row: row[axis])
+            power, low, high = _arrays(own)
+            x = np.array([row[axis] for row in own], float)
+            colour = _COLOURS.get(method, GREY)
+            style = ":" if method in ("optimal critic", "likelihood ratio") else "-"
+            ax.plot(x, power, style, color=colour, marker="o", markersize=3, label=method)
+            ax.fill_between(x, low, high, color=colour, alpha=0.12, linewidth=0)
+        if axis == "n":
+            ax.set_xscale("log")
+            places = sorted({row["n"] for row in rows})
+            ax.set_xticks(places, [str(p) for p in places])
+            ax.minorticks_off()
+        ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+    ax.axhline(0.05, color=GREY, linewidth=0.7, linestyle="--")
+    label = {"n": "n", "sigma": "σ, perturbation of the weights", "method": ""}[axis]
+    ax.set(xlabel=label, ylabel="power at level 0.05", ylim=(0, 1.04))
+    return save(figure, folder / f"power-{axis}.png")
+
+
+def _arrays(rows: list[dict[str, Any]]) -> tuple[Any, Any, Any]:
+    power = np.array([row["power"] for row in rows], float)
+    low, high = np.array([row["interval"] for row in rows], float).T
+    return power, np.minimum(low, power), np.maximum(high, power)
+
+
+def _time_figure(record: Record, folder: Path) -> Path:
+    from matplotlib import pyplot
+
+    figure, ax = pyplot.subplots(figsize=(6.4, 3.4))
+    rows = record.results["timings"]
+    for method, colour in zip(
+        dict.fromkeys(row["method"] for row in rows), ("#e67e22", ACCENT, "#1b3353", GREY), strict=False
+    ):
+        own = [row for row in rows if row["method"] == method]
+        total = [row["training"] + row["statistic"] + row["bootstrap"] for row in own]
+        ax.plot([row["n"] for row in own], total, "-o", markersize=3, color=colour, label=method)
+    ax.set(xscale="log", yscale="log", xlabel="n", ylabel="seconds of one test")
+    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return save(figure, folder / "time.png")
+
+
+def calibration_table(record: Record) -> str:
+    levels = record.results["levels"]
+    rows = [
+        [
+            f"{row['problem']}, n = {row['n']}",
+            row["method"],
+            "control" if row["control"] else "exact" if row["exact"] else "approximate",
+            *(f"{rate['rate']:.4f}" for rate in row["rates"]),
+            f"{row['uniformity']:.3g}",
+        ]
+        for row in record.results["rows"]
+    ]
+    header = ["problem", "method", "level is", *(f"rate at {level:g}" for level in levels), "uniformity p"]
+    runs = record.results["rows"][0]["runs"]
+    return document(
+        record,
+        markdown(header, rows),
+        f"{runs} null datasets a row, critics trained anew in each. At {runs} runs the 99.9 % bound is "
+        f"{', '.join(f'{_bound(level, runs):.4f} at {level:g}' for level in levels)}. Uniformity is a "
+        "Kolmogorov-Smirnov test of the p-values.",
+    )
+
+
+def _bound(level: float, runs: int) -> float:
+    from scipy.stats import binom
+
+    return float(binom.ppf(0.999, runs, level)) / runs
+
+
+def draw_calibration(record: Record, folder: Path) -> list[Path]:
+    from matplotlib import pyplot
+
+    rows = record.results["rows"]
+    with styled():
+        figure, ax = pyplot.subplots(figsize=(6.4, 0.22 * len(rows) + 1.2))
+        for k, row in enumerate(rows):
+            rate = next(r for r in row["rates"] if r["level"] == 0.05)
+            low, high = rate["interval"]
+            colour = ACCENT if row["control"] else INK if row["exact"] else "#8199b6"
+            ax.plot([low, high], [k, k], color=colour, linewidth=1.4)
+            ax.plot(rate["rate"], k, "o", color=colour, markersize=3.5)
+        ax.axvline(0.05, color=GREY, linewidth=0.8)
+        ax.axvline(_bound(0.05, rows[0]["runs"]), color=GREY, linewidth=0.8, linestyle=":")
+        ax.set_yticks(range(len(rows)), [f"{row['problem']}: {row['method']}" for row in rows])
+        ax.invert_yaxis()
+        ax.set(
+            xlabel="rejection rate on null data at level 0.05 (black exact, blue approximate, red control)"
+        )
+        return [save(figure, folder / "calibration.png")]
