@@ -84,7 +84,7 @@ class Demo(Common):
 
     out: Path = Path("out/demo")
     """Folder for the results."""
-    n: int = 500
+    n: int = 300
     seed: int = 0
 
     def __call__(self) -> int:

@@ -3,6 +3,7 @@
 import json
 import os
 import tempfile
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -71,3 +72,11 @@ def _sync_folder(folder: Path) -> None:
         return
     finally:
         os.close(descriptor)
+
+
+def package_version(package: str) -> str:
+    """The installed release, or that there is none."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "source tree"

@@ -6,7 +6,6 @@ import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import torch
 from torch import Tensor
 
 from steincritic.errors import FileFormatError, InputError
-from steincritic.files import write_atomically
+from steincritic.files import package_version, write_atomically
 
 _FORMAT = "steincritic-record-1"
 
@@ -53,9 +52,9 @@ def environment(device: torch.device) -> dict[str, Any]:
     """Versions and hardware, in words that name no machine."""
     return {
         "python": platform.python_version(),
-        "steincritic": _version("steincritic"),
+        "steincritic": package_version("steincritic"),
         "torch": torch.__version__,
-        "numpy": _version("numpy"),
+        "numpy": package_version("numpy"),
         "device": _device_name(device),
         "threads": torch.get_num_threads(),
     }
@@ -76,13 +75,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
     return value
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "source tree"
 
 
 def _device_name(device: torch.device) -> str:

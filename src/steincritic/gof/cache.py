@@ -17,12 +17,12 @@ from torch import Tensor
 
 from steincritic.data.points import sample_points
 from steincritic.errors import InputError
-from steincritic.files import read_tensors, write_tensors
+from steincritic.files import package_version, read_tensors, write_tensors
 from steincritic.models.base import SamplingModel
 
 _FORMAT = "steincritic-null-1"
 _BOUND = 256 * 2**20  # bytes
-_FINGERPRINT_DRAWS = 64
+_FEWEST_DRAWS, _MOST_DRAWS = 64, 5000  # of the model, in its fingerprint
 
 
 @dataclass(frozen=True)
@@ -74,15 +74,20 @@ class NullCache:
             file.unlink(missing_ok=True)
 
 
-def usual_folder() -> Path:
+def usual_folder() -> Path | None:
+    """In the user's cache folder; none where there is no home."""
     root = os.environ.get("XDG_CACHE_HOME")
-    return (Path(root) if root else Path.home() / ".cache") / "steincritic" / "null"
+    try:
+        return (Path(root) if root else Path.home() / ".cache") / "steincritic" / "null"
+    except RuntimeError:
+        return None
 
 
 def fingerprint(model: SamplingModel, n: int, like: Tensor, settings: Mapping[str, Any]) -> str:
     """A hash of the model's behaviour, the size of the data and the settings."""
-    draws = sample_points(model, _FINGERPRINT_DRAWS, seed=0, like=like)
-    digest = hashlib.sha256(repr((_FORMAT, n, str(like.dtype), like.device.type, settings)).encode())
+    draws = sample_points(model, min(max(n, _FEWEST_DRAWS), _MOST_DRAWS), seed=0, like=like)
+    about = (_FORMAT, package_version("steincritic"), n, str(like.dtype), like.device.type, settings)
+    digest = hashlib.sha256(repr(about).encode())
     for tensor in (draws.x, draws.score):
         digest.update(tensor.contiguous().cpu().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()

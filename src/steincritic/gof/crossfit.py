@@ -140,8 +140,9 @@ def _itself(value: Tensor) -> Tensor:
 
 
 def _standardised(values: Tensor, reference: Tensor) -> Tensor:
-    sd = reference.std(0)
-    return (values - reference.mean(0)) / torch.where(sd > 0, sd, torch.ones_like(sd))
+    mean, sd = reference.mean(0), reference.std(0)
+    varies = sd > 1e-12 * mean.abs()  # beyond rounding
+    return (values - mean) / torch.where(varies, sd, torch.ones_like(sd))
 
 
 def crossfit_test(

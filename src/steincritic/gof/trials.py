@@ -97,7 +97,7 @@ def calibrate(
     config: Any = None,
     null_pool: int | None = None,
 ) -> Trials:
-    """The size of a method: `power` on the model's own draws, with a pool of null runs five times as large."""
+    """The size of a method: `power` on the model's own draws, with five null runs a trial in the pool."""
     model = as_model(model)
     if not isinstance(model, SamplingModel):
         raise ModelError("calibration draws datasets from the model, which has no sample(n, seed=0)")

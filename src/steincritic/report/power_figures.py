@@ -35,7 +35,7 @@ def power_table(record: Record) -> str:
         record,
         *parts,
         f"Rejection rate at level 0.05 with its Wilson 95 % interval; {trials[0]} to {trials[-1]} datasets a "
-        "cell, the same ones for all methods. The cross-fit test has one configuration throughout, its default.",
+        "cell, the same for all methods. The cross-fit test has one configuration throughout, its default.",
     )
 
 
