@@ -1,0 +1,87 @@
+"""Power and level over many datasets: the same tests, batched."""
+
+import pytest
+import torch
+
+import steincritic as sc
+from steincritic.data import ScoredPoints
+from steincritic.gof import trials_of
+from steincritic.gof.crossfit import crossfit_test
+from steincritic.gof.kernel import ksd_test
+from steincritic.rng import derive
+
+Q = sc.models.GaussianMixture([[0.0]])
+SHIFTED = sc.models.GaussianMixture([[3.0]])
+TRAINING = sc.Training(epochs=12, batch_size=10, dtype="float64")
+NETWORK = sc.MLP(hidden=(8, 8))
+CROSSFIT = sc.CrossFit(folds=2, draws=19, look=1, training=TRAINING, network=NETWORK, cache=False)
+CONFIGS = {
+    "crossfit": CROSSFIT,
+    "split": sc.Split(draws=19, training=TRAINING, network=NETWORK),
+    "ksd": sc.Ksd(draws=19),
+    "ksdagg": sc.KsdAgg(draws=19),
+    "fssd": sc.Fssd(draws=19, choice="random"),
+}
+
+
+def datasets(model, count, n, seed):
+    return torch.stack([model.sample(n, seed=derive(seed, t)) for t in range(count)])
+
+
+@pytest.mark.parametrize("method", CONFIGS)
+def test_a_clear_alternative_is_rejected_more_often_than_the_model_itself(method):
+    wrong = sc.power(Q, SHIFTED, 30, method=method, trials=12, config=CONFIGS[method], seed=1)
+    right = sc.calibrate(method, Q, 30, 12, config=CONFIGS[method], seed=1, null_pool=19)
+    assert wrong.rate().rejections >= 9  # shift of 3 sd at n = 30: each test's power is near one
+    assert right.rate().rejections <= 5  # binomial(12, 0.05) exceeds 5 once in 10^5
+
+
+@pytest.mark.parametrize("method", CONFIGS)
+def test_the_same_seed_gives_the_same_pvalues(method):
+    x = datasets(Q, 4, 24, seed=3)
+    once, again = (trials_of(Q, x, method=method, seed=5, config=CONFIGS[method]).pvalues for _ in range(2))
+    assert torch.equal(once, again)
+
+
+def test_a_trial_of_a_kernel_test_is_that_test():
+    x = datasets(Q, 3, 20, seed=4)
+    pvalues = trials_of(Q, x, method="ksd", seed=7, config=CONFIGS["ksd"]).pvalues
+    for t in range(3):
+        points = ScoredPoints(x[t], Q.score(x[t]))
+        one = ksd_test(Q, points, seed=derive(7, "test", t), config=CONFIGS["ksd"])
+        assert one.pvalue == pytest.approx(float(pvalues[t]), abs=1e-12)  # the same draws, to rounding
+
+
+def test_a_trial_of_the_crossfit_test_ranks_among_the_same_null_runs():
+    """A pool as large as the draws is the null of the test itself, whatever order it is drawn in."""
+    x = datasets(SHIFTED, 2, 20, seed=6)
+    pvalues = trials_of(Q, x, method="crossfit", seed=8, config=CROSSFIT).pvalues
+    alone = crossfit_test(Q, x[0], seed=8, config=CROSSFIT)
+    assert alone.pvalue == pytest.approx(1 / 20)  # a clear alternative is the largest of the twenty
+    assert float(pvalues[0]) == pytest.approx(1 / 20)
+
+
+def test_uniformity_accepts_uniform_ranks_and_refuses_small_ones():
+    draws = 99
+    ranks = torch.randint(1, draws + 2, (2000,), generator=torch.Generator().manual_seed(0))
+    uniform = sc.gof.Trials(method="m", n=1, pvalues=ranks / (draws + 1.0), draws=draws)
+    small = sc.gof.Trials(method="m", n=1, pvalues=uniform.pvalues**1.5, draws=draws)
+    assert uniform.uniformity() > 1e-3  # a false alarm once in a thousand seeds; this seed is fixed
+    assert small.uniformity() < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: sc.power(Q, Q, 1), "n must be"),
+        (lambda: sc.power(Q, Q, 10, trials=0), "trials must be"),
+        (lambda: sc.power(Q, Q, 10, method="chi"), "method must be one of"),
+        (lambda: trials_of(Q, torch.zeros(3, 2), method="ksd"), "datasets must have shape"),
+        (lambda: sc.calibrate("ksd", lambda x: -(x**2).sum(-1), 10), "calibration draws"),
+        (lambda: sc.power(Q, Q, 3, method="crossfit", trials=2), "folds need"),
+    ],
+)
+def test_bad_requests_are_refused_in_one_line(call, message):
+    with pytest.raises(sc.InputError, match=message) as caught:
+        call()
+    assert "\n" not in str(caught.value)
