@@ -19,7 +19,8 @@ from steincritic.files import read_tensors, write_tensors
 from steincritic.models.base import SamplingModel, ScoreModel, as_model
 from steincritic.rng import derive
 from steincritic.shapes import PerPoint, Points
-from steincritic.training.fit import FittedBank, Training, Yardsticks, always, fit_bank
+from steincritic.training.fit import Training, Yardsticks, always, fit_bank
+from steincritic.training.fitted import FittedBank
 from steincritic.training.history import History
 from steincritic.training.progress import Callback, ProgressBar
 from steincritic.training.selection import Snapshots

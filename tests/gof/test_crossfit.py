@@ -17,7 +17,8 @@ from steincritic.errors import DivergedError, InputError, ModelError
 from steincritic.files import write_tensors
 from steincritic.gof import CrossFit, Rate, cache, crossfit, crossfit_test
 from steincritic.gof.cache import NullCache
-from steincritic.gof.crossfit import Panel, _ranked, fold_sets, panel
+from steincritic.gof.crossfit import _ranked
+from steincritic.gof.panel import Panel, chunks, fold_sets, panel
 from steincritic.models import GaussianMixture
 from steincritic.rng import generator
 from steincritic.training import Training, fit_bank, fixed
@@ -73,7 +74,7 @@ def test_a_dataset_has_the_same_panel_alone_and_among_others():
 def test_memory_decides_how_many_critics_train_at_a_time_and_nothing_else():
     sets, seeds = null_sets(5, 10, 3, seed=1), list(range(5))
     bounded = replace(TINY, memory_gib=1e-6)
-    assert len(list(crossfit._chunks(5, 10, 3, bounded))) == 5
+    assert len(list(chunks(5, 10, 3, bounded))) == 5
     assert_same_panels(panel(sets, seeds, bounded), panel(sets, seeds, TINY))
 
 

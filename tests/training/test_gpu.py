@@ -9,7 +9,7 @@ from reference import Z_MAX
 from steincritic.critics import MLP
 from steincritic.data.points import ScoredPoints
 from steincritic.gof import CrossFit, crossfit_test
-from steincritic.gof.crossfit import panel
+from steincritic.gof.panel import panel
 from steincritic.models import GaussianMixture
 from steincritic.models.rbm import random_rbm
 from steincritic.rng import generator

@@ -12,7 +12,8 @@ from steincritic.data.problems import Problem, problem
 from steincritic.experiments.base import Context, Experiment, Outcome
 from steincritic.rng import derive
 from steincritic.training.checkpoint import Checkpoint
-from steincritic.training.fit import FittedBank, Training, Yardsticks, fit_bank
+from steincritic.training.fit import Training, Yardsticks, fit_bank
+from steincritic.training.fitted import FittedBank
 from steincritic.training.objective import Gap
 from steincritic.training.staging import Adaptive, Staged, Staging, fixed
 

@@ -13,17 +13,18 @@ from steincritic.data.problems import problem
 from steincritic.engine import run_sweep
 from steincritic.experiments.base import Context, Experiment, Outcome
 from steincritic.gof.aggregated import KsdAgg
-from steincritic.gof.crossfit import CrossFit, fold_sets
 from steincritic.gof.fssd import Fssd
 from steincritic.gof.kernel import Ksd
 from steincritic.gof.null import pooled_bootstrap
+from steincritic.gof.panel import CrossFit, fold_sets
 from steincritic.gof.power import Rate
 from steincritic.gof.split import Split, split_sizes
 from steincritic.gof.thresholds import THRESHOLDS
 from steincritic.gof.trials import Trials, calibrate
 from steincritic.models.mixture import GaussianMixture
 from steincritic.rng import derive, generator
-from steincritic.training.fit import FittedBank, Training, fit_bank
+from steincritic.training.fit import Training, fit_bank
+from steincritic.training.fitted import FittedBank
 
 LEVELS = (0.01, 0.05, 0.10)
 SIZES = {"gm-2d": 75, "gm-10d": 200, "skewed-1d": 20}

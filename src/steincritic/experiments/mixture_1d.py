@@ -14,7 +14,8 @@ from steincritic.experiments.base import Context, Experiment, Outcome
 from steincritic.gof.null import fresh_monte_carlo, pooled_bootstrap
 from steincritic.models.mixture import GaussianMixture
 from steincritic.rng import derive, generator
-from steincritic.training.fit import FittedBank, Training, fit_bank
+from steincritic.training.fit import Training, fit_bank
+from steincritic.training.fitted import FittedBank
 from steincritic.training.staging import Staged
 
 

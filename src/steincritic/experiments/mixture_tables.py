@@ -17,7 +17,8 @@ from steincritic.experiments.paper import GM_2D, GM_10D, GM_25D, MSE_SCALE, Publ
 from steincritic.gof.power import Rate, SplitPower, mean_power, split_power
 from steincritic.rng import derive
 from steincritic.training.checkpoint import Checkpoint
-from steincritic.training.fit import FittedBank, Training, Yardsticks, always, fit_bank
+from steincritic.training.fit import Training, Yardsticks, always, fit_bank
+from steincritic.training.fitted import FittedBank
 from steincritic.training.objective import Gap
 from steincritic.training.staging import Staged, Staging, fixed
 

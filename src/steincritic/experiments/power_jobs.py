@@ -10,9 +10,9 @@ import torch
 from steincritic.critics.optimal import OptimalCritic
 from steincritic.data.problems import Problem, problem
 from steincritic.gof.aggregated import KsdAgg
-from steincritic.gof.crossfit import CrossFit
 from steincritic.gof.fssd import Fssd
 from steincritic.gof.kernel import Ksd
+from steincritic.gof.panel import CrossFit
 from steincritic.gof.power import Rate, SplitPower, mean_power
 from steincritic.gof.split import Split
 from steincritic.gof.trials import trials_of

@@ -10,7 +10,8 @@ from torch import Tensor
 from steincritic.data.points import ScoredPoints
 from steincritic.data.problems import problem
 from steincritic.experiments.base import Context
-from steincritic.gof.crossfit import CrossFit, crossfit_test
+from steincritic.gof.crossfit import crossfit_test
+from steincritic.gof.panel import CrossFit
 from steincritic.gof.thresholds import THRESHOLDS, ModelWitness, Request
 from steincritic.rng import derive, generator
 from steincritic.stein.kernels import median_distance

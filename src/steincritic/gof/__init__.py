@@ -2,9 +2,10 @@
 
 from steincritic.gof.aggregated import KsdAgg, ksdagg_test
 from steincritic.gof.choose import gof_test
-from steincritic.gof.crossfit import CrossFit, crossfit_test
+from steincritic.gof.crossfit import crossfit_test
 from steincritic.gof.fssd import Fssd, fssd_test
 from steincritic.gof.kernel import Ksd, ksd_test
+from steincritic.gof.panel import CrossFit
 from steincritic.gof.power import Rate, SplitPower, mean_power, split_power
 from steincritic.gof.result import GofResult
 from steincritic.gof.sequential import MonitorState, Sequential, load_state, monitor

@@ -7,9 +7,10 @@ from typing import Any
 from steincritic.data.points import ScoredPoints, scored
 from steincritic.errors import InputError, check_level
 from steincritic.gof.aggregated import KsdAgg, ksdagg_test
-from steincritic.gof.crossfit import CrossFit, crossfit_test
+from steincritic.gof.crossfit import crossfit_test
 from steincritic.gof.fssd import Fssd, fssd_test
 from steincritic.gof.kernel import Ksd, ksd_test
+from steincritic.gof.panel import CrossFit
 from steincritic.gof.result import GofResult
 from steincritic.gof.split import Split, split_test
 from steincritic.models.base import SamplingModel, as_model

@@ -13,7 +13,7 @@ from steincritic.gof.null import check_draws, fresh_monte_carlo, pooled_bootstra
 from steincritic.models.base import SamplingModel
 from steincritic.rng import Streams, derive, generator
 from steincritic.shapes import PerPoint
-from steincritic.training.fit import FittedBank
+from steincritic.training.fitted import FittedBank
 
 Witness = Callable[[ScoredPoints, int], PerPoint]
 

@@ -18,10 +18,11 @@ from torch import Tensor
 from steincritic.data.points import ScoredPoints
 from steincritic.errors import DoubtfulWarning, InputError, ModelError, check_count
 from steincritic.gof.aggregated import ksdagg_test
-from steincritic.gof.crossfit import DRAWS, CrossFit, NullRuns, check_folds, panel
+from steincritic.gof.crossfit import DRAWS, NullRuns, check_folds
 from steincritic.gof.fssd import fssd_test
 from steincritic.gof.kernel import ksd_test
 from steincritic.gof.null import check_draws
+from steincritic.gof.panel import CrossFit, panel
 from steincritic.gof.power import Rate
 from steincritic.gof.result import GofResult
 from steincritic.gof.split import Split, split_sizes

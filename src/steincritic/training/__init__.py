@@ -1,6 +1,7 @@
 """Training of critics with staged regularisation."""
 
-from steincritic.training.fit import FittedBank, Training, Yardsticks, always, fit_bank
+from steincritic.training.fit import Training, Yardsticks, always, fit_bank
+from steincritic.training.fitted import FittedBank
 from steincritic.training.history import History
 from steincritic.training.objective import Gap
 from steincritic.training.progress import Callback, ProgressBar

@@ -1,9 +1,9 @@
 """fit_bank: train a bank of critics in one batched program."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeVar
@@ -15,16 +15,17 @@ from steincritic.critics.bank import Bank, tile_budget
 from steincritic.critics.mlp import MLP
 from steincritic.critics.network import Buffers, Network, Parameters
 from steincritic.data.points import ScoredPoints
-from steincritic.errors import DivergedError, InputError, check_choice, check_count, check_positive
+from steincritic.errors import InputError, check_choice, check_count, check_positive
 from steincritic.rng import Streams
-from steincritic.shapes import BankPerPoint, BankPoints, PerMember
+from steincritic.shapes import BankPoints, PerMember
 from steincritic.stein.operator import stein_values
 from steincritic.training import checkpoint as checkpoints
+from steincritic.training.fitted import FittedBank
 from steincritic.training.history import History
 from steincritic.training.objective import Gap, Loss, loss_cotangents, loss_of, monitor
 from steincritic.training.progress import Callback
 from steincritic.training.replay import Replayed
-from steincritic.training.selection import Epoch, Keeper, Snapshots, keeper
+from steincritic.training.selection import Epoch, Keeper, keeper
 from steincritic.training.staging import Quantity, Stage, Staging
 
 T = TypeVar("T")
@@ -77,56 +78,6 @@ class Yardsticks:
 
 def always(value: T) -> Callable[[int], T]:
     return lambda step: value
-
-
-@dataclass(frozen=True, eq=False)
-class FittedBank:
-    """Trained critics, scaleless: a field is λf, an estimate of s_q - s_p."""
-
-    snapshots: Snapshots
-    history: History
-    seeds: tuple[int, ...]
-    failures: tuple[str | None, ...]  # why a member stopped early, if it did
-    seconds: Mapping[str, float] = field(default_factory=dict)  # training, evaluation
-
-    def __len__(self) -> int:
-        return len(self.seeds)
-
-    def __getitem__(self, members: slice) -> "FittedBank":
-        banks = tuple(bank[members] for bank in self.snapshots.banks)
-        return FittedBank(
-            Snapshots(banks, self.snapshots.coefficients[:, members]),
-            History({name: value[:, members] for name, value in self.history.items()}),
-            self.seeds[members],
-            self.failures[members],
-            self.seconds,
-        )
-
-    def require_success(self) -> None:
-        """Raise if any member met a non-finite loss: nothing may be concluded from it."""
-        failed = [f"critic {k}: {why}" for k, why in enumerate(self.failures) if why]
-        if failed:
-            rest = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
-            raise DivergedError(failed[0] + rest)
-
-    def field(self, x: Tensor) -> BankPoints:
-        self.require_success()
-        parts = (
-            c[:, None, None] * bank.field(x)
-            for bank, c in zip(self.snapshots.banks, self.snapshots.coefficients, strict=True)
-        )
-        return torch.stack(list(parts)).sum(0)
-
-    def witness(self, points: ScoredPoints, probe: BankPoints | None = None) -> BankPerPoint:
-        """Stein values of every member at shared (n, d) or own (e, n, d) points; exact without a probe."""
-        self.require_success()
-        bank = self.snapshots.banks[0]
-        points = points.to(dtype=bank.dtype, device=bank.device)
-        total = torch.zeros((), dtype=bank.dtype, device=bank.device)
-        for bank, c in zip(self.snapshots.banks, self.snapshots.coefficients, strict=True):
-            f, div_f = bank.field_and_divergence(points.x, probe)
-            total = total + c[:, None] * stein_values(points.score, f, div_f)
-        return total
 
 
 def fit_bank(
