@@ -23,7 +23,7 @@ def test_the_staged_scheme_in_ten_dimensions_is_as_good_as_the_papers():
         x = torch.stack([pair.data.sample(n, seed=derive(0, name, r)) for r in range(3)])
         return ScoredPoints(x, pair.model.score(x))
 
-    q_points = pair.model.sample(5000, seed=1)
+    q_points = pair.model.sample(40_000, seed=1)  # the squared error has heavy tails
     fitted = fit_bank(
         draws(2000, "train"),
         staging=sc.Staged(initial=0.5, floor=1e-3, decay=0.8, every=10),
@@ -37,7 +37,8 @@ def test_the_staged_scheme_in_ten_dimensions_is_as_good_as_the_papers():
     stop = fitted.history["monitor"].argmin(0)
     mse = MSE_SCALE * fitted.history["mse_q"].gather(0, stop[None]).mean()
     published = GM_10D["staged 0.80"].mse_q
-    assert mse == pytest.approx(published, rel=0.2)  # 15 % and two standard errors of three critics
+    # 15 % of it, and three standard errors of a mean of three critics whose sd was 0.012 over 12 datasets
+    assert mse == pytest.approx(published, abs=0.013 + 0.021)
     rates = split_power(fitted, pair.data, pair.model, SplitPower(n=200, runs=200), seed=0)
     assert min(rate.value for rate in rates) > 0.97  # 0.999 expected; 200 tests, 5 standard errors
 
