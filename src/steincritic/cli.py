@@ -42,6 +42,7 @@ Name = Literal[
     "splits",
     "rbm-benchmark",
     "calibration",
+    "streams",
 ]
 
 

@@ -25,6 +25,7 @@ PROMISED = {
     "splits": SWEEP,
     "rbm-benchmark": SWEEP,
     "calibration": {"rows", "levels"},
+    "streams": {"rows", "level"},
 }
 POWERS = ("power_exact", "power_stochastic")
 ROW = {

@@ -73,7 +73,9 @@ def test_replayed_steps_train_the_critics_that_single_launches_train(monkeypatch
     monkeypatch.setattr(Replayed, "__call__", watched)
     replayed = trained(dim, training=training, network=network)
     assert max(recorded) == 2  # a graph for each size of batch
-    monkeypatch.setattr(fit_module, "Replayed", lambda program: program)
+    monkeypatch.setattr(
+        fit_module, "Replayed", lambda program, *, recording: Replayed(program, recording=False)
+    )
     assert_same_training(replayed, trained(dim, training=training, network=network), dtype)
 
 

@@ -6,9 +6,10 @@ from steincritic.experiments.calibration import CALIBRATION
 from steincritic.experiments.mixture_1d import ONE_DIMENSION
 from steincritic.experiments.mixture_tables import TABLES
 from steincritic.experiments.power_curves import CURVES
+from steincritic.experiments.streams import STREAMS
 
 EXPERIMENTS: dict[str, Experiment] = {
-    e.name: e for e in (ONE_DIMENSION, *TABLES, ADAPTIVE, *CURVES, CALIBRATION)
+    e.name: e for e in (ONE_DIMENSION, *TABLES, ADAPTIVE, *CURVES, CALIBRATION, STREAMS)
 }
 
 __all__ = ["EXPERIMENTS", "Context", "Experiment"]

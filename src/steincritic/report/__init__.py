@@ -8,7 +8,13 @@ from steincritic.errors import InputError
 from steincritic.files import write_atomically
 from steincritic.records import Record
 from steincritic.report.mixture_figures import draw_adaptive, draw_one_dimension, draw_table_figures
-from steincritic.report.power_figures import calibration_table, draw_calibration, draw_power, power_table
+from steincritic.report.power_figures import (
+    calibration_table,
+    draw_calibration,
+    draw_power,
+    power_table,
+    streams_table,
+)
 from steincritic.report.tables import adaptive_table, mixture_table, one_dimension_table
 
 
@@ -31,6 +37,7 @@ PAGES: dict[str, Page] = {
         Page(power_table, draw_power),
     ),
     "calibration": Page(calibration_table, draw_calibration),
+    "streams": Page(streams_table, lambda record, folder: []),
 }
 
 
