@@ -12,6 +12,7 @@ import pytest
 
 import steincritic
 from steincritic import cli
+from steincritic.cli.reproduce import Name
 from steincritic.experiments import EXPERIMENTS
 from steincritic.models import GaussianMixture
 from steincritic.records import Record
@@ -212,7 +213,7 @@ def test_an_error_that_nobody_expected_is_no_verdict(run, monkeypatch):
     def fail(*arguments):
         raise AttributeError("a defect")
 
-    monkeypatch.setattr(cli, "gof_test", fail)
+    monkeypatch.setattr("steincritic.cli.check.gof_test", fail)
     code, out, err = run(f"check good.npy {CHECK}")
     assert code == 2 and out == "" and "AttributeError: a defect" in err
 
@@ -221,7 +222,7 @@ def test_an_interrupt_has_the_shells_exit_code(run, monkeypatch):
     def interrupt(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "gof_test", interrupt)
+    monkeypatch.setattr("steincritic.cli.check.gof_test", interrupt)
     code, _, err = run(f"check good.npy {CHECK}")
     assert code == 130 and err.count("\n") == 1
 
@@ -258,7 +259,7 @@ def test_an_experiment_leaves_record_table_and_figures_and_redraws_them_to_the_b
 
 
 def test_every_experiment_can_be_named_and_has_a_page():
-    assert set(get_args(cli.Name)) == set(EXPERIMENTS) == set(PAGES)
+    assert set(get_args(Name)) == set(EXPERIMENTS) == set(PAGES)
 
 
 def test_only_records_of_the_experiment_are_redrawn(run, place):

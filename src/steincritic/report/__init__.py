@@ -12,6 +12,7 @@ from steincritic.report.power_figures import (
     calibration_table,
     draw_calibration,
     draw_power,
+    draw_streams,
     power_table,
     streams_table,
 )
@@ -37,7 +38,7 @@ PAGES: dict[str, Page] = {
         Page(power_table, draw_power),
     ),
     "calibration": Page(calibration_table, draw_calibration),
-    "streams": Page(streams_table, lambda record, folder: []),
+    "streams": Page(streams_table, draw_streams),
 }
 
 

@@ -189,9 +189,9 @@ def calibration_table(record: Record) -> str:
         record,
         markdown(header, rows),
         "Rejections among null datasets, critics trained anew in each; in brackets the one-sided 99.9 % "
-        "bound on the rate of an exact test. The tests of a cross-fit row choose their null runs from a pool of "
-        "10,000, so the pool's own error is in its bound. Rates above the bound are bold. Uniformity is a "
-        "Kolmogorov-Smirnov test of the p-values.",
+        "bound on the rate of an exact test. The tests of a cross-fit row choose their null runs from a "
+        "pool of 10,000, so the pool's own error is in its bound. Rates above the bound are bold. "
+        "Uniformity is a Kolmogorov-Smirnov test of the p-values.",
     )
 
 
@@ -237,6 +237,23 @@ def streams_table(record: Record) -> str:
         f"Streams of {record.config['length']} points, watched after every point. At level {level:g} the "
         f"99.9 % bound on {null} null streams is {_bound(level, null):.4f}.",
     )
+
+
+def draw_streams(record: Record, folder: Path) -> list[Path]:
+    from matplotlib import pyplot
+
+    rows = record.results["rows"]
+    with styled():
+        figure, ax = pyplot.subplots(figsize=(6.4, 0.3 * len(rows) + 1.0))
+        for k, row in enumerate(rows):
+            colour = ACCENT if row["kind"] == "control" else INK
+            ax.plot(row["interval"], [k, k], color=colour, linewidth=1.4)
+            ax.plot(row["rate"], k, "o", color=colour, markersize=3.5)
+        ax.axvline(record.results["level"], color=GREY, linewidth=0.8)
+        ax.set_yticks(range(len(rows)), [f"{row['method']}, {row['kind']}" for row in rows])
+        ax.invert_yaxis()
+        ax.set(xlabel="share of streams that ever raise an alarm", xlim=(-0.02, 1.02))
+        return [save(figure, folder / "streams.png")]
 
 
 def draw_calibration(record: Record, folder: Path) -> list[Path]:

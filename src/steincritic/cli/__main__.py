@@ -1,0 +1,6 @@
+"""python -m steincritic.cli"""
+
+from steincritic.cli import main
+
+if __name__ == "__main__":
+    main()
