@@ -238,9 +238,9 @@ FILES = {
     "pickle named npy": (save_bytes("x.npy", pickle.dumps([1.0])), "x.npy cannot be read as npy"),
     "empty npy": (save_bytes("x.npy", b""), "x.npy cannot be read as npy"),
     "damaged npz": (save_bytes("x.npz", b"PK\x03\x04cut"), "x.npz cannot be read as npz"),
-    "text column": (save_bytes("x.csv", b"a,b\n1.0,red\n2.0,blue\n"), "x.csv cannot be read as csv"),
-    "ragged csv": (save_bytes("x.csv", b"1.0,2.0\n3.0\n"), "x.csv cannot be read as csv"),
-    "csv with a gap": (save_bytes("x.csv", b"1.0,2.0\n3.0,\n"), "x.csv cannot be read as csv"),
+    "text column": (save_bytes("x.csv", b"a,b\n1.0,red\n2.0,blue\n"), "x.csv must hold numbers, got text"),
+    "ragged csv": (save_bytes("x.csv", b"1.0,2.0\n3.0\n"), "x.csv has 1 cell in line 2"),
+    "csv with a gap": (save_bytes("x.csv", b"1.0,2.0\n3.0,\n"), "x has NaN"),
     "csv with nan": (save_bytes("x.csv", b"1.0,2.0\nnan,1.0\n"), "x has NaN"),
 }
 

@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from steincritic import data, models
 from steincritic.critics import MLP
 from steincritic.data import ScoredPoints
+from steincritic.diagnosis import Diagnosis, diagnose
 from steincritic.errors import (
     DivergedError,
     DoubtfulWarning,
@@ -47,6 +48,7 @@ __all__ = [
     "Adaptive",
     "Critic",
     "CrossFit",
+    "Diagnosis",
     "DivergedError",
     "DoubtfulWarning",
     "FileFormatError",
@@ -65,6 +67,7 @@ __all__ = [
     "as_model",
     "calibrate",
     "data",
+    "diagnose",
     "fit_bank",
     "fit_critic",
     "fixed",

@@ -3,9 +3,11 @@
 import json
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -17,6 +19,13 @@ from steincritic.errors import FileFormatError, InputError
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Write beside, flush to disk, rename: the file is the old one or the new one, whole."""
+    with atomic_file(path) as file:
+        file.write(data)
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write to; it takes the name when the block ends well, until then the old one stands."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, beside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -24,7 +33,7 @@ def write_atomically(path: Path, data: bytes) -> None:
         raise InputError(f"cannot write {path}: {error.strerror}") from None
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.chmod(beside, 0o644)

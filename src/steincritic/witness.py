@@ -1,7 +1,7 @@
 """A fitted critic: its field, its witness, its file; and fit_critic, which makes one."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from steincritic.training.staging import Staged, Staging
 DEFAULT_STAGING = Staged(initial=0.4, floor=5e-4, decay=0.85)
 _FORMAT = "steincritic-critic-1"
 _FRAME_DRAWS = 2000
+_STEPS = 6000  # of training, for however many points
 _MISFITS = (KeyError, TypeError, ValueError, RuntimeError, IndexError, AssertionError, StopIteration)
 _HELD_OUT = 0.2  # of the points, for the monitor, as in [repasky2023] section 5.2
 
@@ -48,6 +49,10 @@ class Critic:
     def witness(self, x: Any) -> PerPoint:
         """(T_q f)(x), exact, for the scaleless critic."""
         return self.fitted.witness(self.frame.enter(self._scored(x)))[0]
+
+    def shares(self, x: Any, blocks: Sequence[slice]) -> Tensor:
+        """(n, k): the witness split over blocks of coordinates."""
+        return self.fitted.shares(self.frame.enter(self._scored(x)), blocks)[0]
 
     def field(self, x: Any) -> Points:
         """The vector field, in the data's own units, whose Stein value is the witness."""
@@ -203,6 +208,23 @@ def load_critic(path: str | Path, model: Any = None, *, network: nn.Module | Non
         first_line = str(error).splitlines()[0] if str(error) else "no message"
         raise FileFormatError(f"{path} is damaged: {type(error).__name__} {first_line}") from None
     return critic
+
+
+def paced(
+    n: int, *, training: Training | None = None, staging: Staged = DEFAULT_STAGING
+) -> tuple[Training, Staged]:
+    """Settings for n points: beyond some thousands of them, larger batches and then fewer epochs.
+
+    The number of steps stays within a budget, and λ falls by as many stages as before.
+    """
+    training = training or Training()
+    batch = min(max(training.batch_size, n * training.epochs // _STEPS), 5 * training.batch_size)
+    per_epoch = -(-n // batch)
+    epochs = max(1, min(training.epochs, _STEPS // per_epoch))
+    if batch == training.batch_size and epochs == training.epochs:
+        return training, staging
+    every = max(1, per_epoch * epochs // training.epochs)
+    return replace(training, batch_size=batch, epochs=epochs), replace(staging, every=every)
 
 
 def model_frame(model: ScoreModel | None, points: ScoredPoints, *, seed: int) -> Frame:

@@ -26,6 +26,7 @@ PROMISED = {
     "rbm-benchmark": SWEEP,
     "calibration": {"rows", "levels"},
     "streams": {"rows", "level"},
+    "planted-faults": {"rows", "fdr"},
 }
 POWERS = ("power_exact", "power_stochastic")
 ROW = {

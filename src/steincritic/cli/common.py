@@ -30,7 +30,7 @@ class Common:
     """Show where an error arose instead of one line."""
 
 
-def guarded(command: Callable[[], int]) -> int:
+def guarded(command: Callable[[], int], *, show_traceback: bool = False) -> int:
     """Run, and turn what is the user's to mend into one line; exit code 2 whatever goes wrong.
 
     Python's own exit code for an exception is 1, which would pass for a rejected model.
@@ -41,7 +41,7 @@ def guarded(command: Callable[[], int]) -> int:
         print("steincritic: interrupted; nothing half-written is left behind", file=sys.stderr)
         return 130
     except Exception as error:
-        if getattr(command, "traceback", False) or not isinstance(error, USERS):
+        if show_traceback or not isinstance(error, USERS):
             traceback.print_exc()
         else:
             print(f"steincritic: {' '.join(str(error).split())}", file=sys.stderr)

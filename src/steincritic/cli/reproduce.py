@@ -29,6 +29,7 @@ Name = Literal[
     "rbm-benchmark",
     "calibration",
     "streams",
+    "planted-faults",
 ]
 
 

@@ -81,6 +81,9 @@ class MLP:
     def _layers(self) -> range:
         return range(1, len(self.hidden) + 1)
 
+    def shared(self, parameters: Parameters) -> Sequence[str]:
+        return ()
+
     def widest(self, parameters: Parameters) -> int:
         return max(*self.hidden, parameters["w1"].shape[1])
 

@@ -66,6 +66,9 @@ class ModuleNetwork:
                 f"{tuple(f.shape[1:])}"
             )
 
+    def shared(self, parameters: Parameters) -> Sequence[str]:
+        return ()
+
     def widest(self, parameters: Parameters) -> int:
         return max(max(value.shape[1:], default=1) for value in parameters.values())
 

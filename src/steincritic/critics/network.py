@@ -52,6 +52,10 @@ class Network(Protocol):
         """Values, divergence, and the map that writes the gradient of their cotangents."""
         ...
 
+    def shared(self, parameters: Parameters) -> Sequence[str]:
+        """Names of the weights that all members have in common; training keeps their copies alike."""
+        ...
+
     def widest(self, parameters: Parameters) -> int:
         """Numbers that one point of one member occupies in the widest layer, for tiling."""
         ...

@@ -3,16 +3,22 @@
 from steincritic.data.arrays import as_points, read_points
 from steincritic.data.points import Frame, ScoredPoints, sample_points, score_points, scored
 from steincritic.data.problems import Problem, mixture, mixture_1d, problem
+from steincritic.data.stream import Chunk, read_chunks
+from steincritic.data.tables import Table, read_table
 
 __all__ = [
+    "Chunk",
     "Frame",
     "Problem",
     "ScoredPoints",
+    "Table",
     "as_points",
     "mixture",
     "mixture_1d",
     "problem",
+    "read_chunks",
     "read_points",
+    "read_table",
     "sample_points",
     "score_points",
     "scored",

@@ -66,12 +66,12 @@ def _run(method: str, model: Any, x: Any, **options: Any) -> GofResult:
 
 def _automatic(model: Any, x: Any, **options: Any) -> GofResult:
     points = scored(model, x)
-    method, reason = _choice(model, points, options.get("config"))
+    method, reason = choose_method(model, points, options.get("config"))
     result = _run(method, model, points, **options)
     return replace(result, notes=(f"Method {method}: {reason}.", *result.notes))
 
 
-def _choice(model: Any, points: ScoredPoints, config: object) -> tuple[str, str]:
+def choose_method(model: Any, points: ScoredPoints, config: object = None) -> tuple[str, str]:
     """The method and the reason; a configuration that is given decides by its kind."""
     n = len(points)
     for method, kind in _CONFIGS.items():

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -67,6 +68,11 @@ class GofResult:
             f"draws under the model; method {self.method}, threshold {self.threshold} ({strength}).",
         ]
         return "\n".join([*lines, *self.notes])
+
+    def _repr_html_(self) -> str:
+        colour = "#c0392b" if self.rejected else "#2e7d4f"
+        sentences = "<br>".join(escape(line) for line in self.summary().splitlines())
+        return f'<div style="border-left: 4px solid {colour}; padding-left: 0.8em">{sentences}</div>'
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""

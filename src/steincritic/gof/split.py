@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ from steincritic.rng import derive
 from steincritic.training.fit import Training
 from steincritic.training.progress import Callback
 from steincritic.training.staging import Staged
-from steincritic.witness import DEFAULT_STAGING, fit_critic
+from steincritic.witness import DEFAULT_STAGING, fit_critic, paced
 
 _LEAST_TEST_POINTS = 2
 
@@ -69,11 +69,15 @@ def split_test(
         model: q. May be None when x is ScoredPoints and the threshold needs no draws.
         x: the data.
     """
+    given = config is not None
     config = config or Split()
     check_draws(config.draws, level)
     model = None if model is None and isinstance(x, ScoredPoints) else as_model(model)
     points = scored(model, x)
     trained, tested = split_sizes(len(points), config)
+    if not given:
+        training, staging = paced(trained, training=config.training, staging=config.staging)
+        config = replace(config, training=training, staging=staging)
     threshold = choose_threshold(config.threshold, model, n=tested, dim=points.dim, draws=config.draws)
     train, test = points.split([trained, tested], seed=derive(seed, "split"))
     critic = fit_critic(

@@ -11,12 +11,13 @@ from steincritic.report.mixture_figures import draw_adaptive, draw_one_dimension
 from steincritic.report.power_figures import (
     calibration_table,
     draw_calibration,
+    draw_faults,
     draw_power,
     draw_streams,
     power_table,
     streams_table,
 )
-from steincritic.report.tables import adaptive_table, mixture_table, one_dimension_table
+from steincritic.report.tables import adaptive_table, faults_table, mixture_table, one_dimension_table
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ PAGES: dict[str, Page] = {
     ),
     "calibration": Page(calibration_table, draw_calibration),
     "streams": Page(streams_table, draw_streams),
+    "planted-faults": Page(faults_table, draw_faults),
 }
 
 

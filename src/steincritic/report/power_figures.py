@@ -256,6 +256,27 @@ def draw_streams(record: Record, folder: Path) -> list[Path]:
         return [save(figure, folder / "streams.png")]
 
 
+def draw_faults(record: Record, folder: Path) -> list[Path]:
+    """The shares of the record with their intervals."""
+    from matplotlib import pyplot
+
+    shares = [
+        (f"{kind}: {name.replace('_', ' ')}", value)
+        for kind, found in record.results["rows"].items()
+        for name, value in found.items()
+        if isinstance(value, dict) and "rate" in value
+    ]
+    with styled():
+        figure, ax = pyplot.subplots(figsize=(6.4, 0.26 * len(shares) + 1.0))
+        for k, (_, value) in enumerate(shares):
+            ax.plot(value["interval"], [k, k], color=INK, linewidth=1.4)
+            ax.plot(value["rate"], k, "o", color=INK, markersize=3.5)
+        ax.set_yticks(range(len(shares)), [name for name, _ in shares])
+        ax.invert_yaxis()
+        ax.set(xlabel="share of runs", xlim=(-0.02, 1.02))
+        return [save(figure, folder / "faults.png")]
+
+
 def draw_calibration(record: Record, folder: Path) -> list[Path]:
     from matplotlib import pyplot
 

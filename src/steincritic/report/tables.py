@@ -95,3 +95,39 @@ def _published(row: dict[str, Any], key: str, spread: str | None = None, digits:
         return "–"
     sd = f" ({published[spread]:.{digits}f})" if spread else ""
     return f"{published[key]:.{digits}f}{sd}"
+
+
+_DEMANDS = {
+    ("points", "false_discovery_rate"): "foreign rows, 20-D: false discovery rate (nominal 0.1)",
+    ("points", "recall"): "foreign rows, 20-D: share of them listed",
+    ("points", "rejected"): "foreign rows, 20-D: model rejected",
+    ("coordinate", "rejected"): "wrong coordinate of 30: model rejected",
+    ("coordinate", "named_first"): "wrong coordinate of 30: named first",
+    ("coordinate", "first_and_significant"): "wrong coordinate of 30: named first, and significant",
+    ("region", "rejected"): "wrong region, 5-D: model rejected",
+    ("region", "first_rule_overlaps"): "wrong region, 5-D: first rule overlaps it by half (Jaccard)",
+    ("region", "some_rule_overlaps"): "wrong region, 5-D: some rule does",
+    ("region", "overlap"): "wrong region, 5-D: overlap of the first rule",
+    ("none", "rejected"): "no fault, 5-D: model rejected (level 0.05)",
+    ("none", "no_list"): "no fault, 5-D: no list printed",
+}
+
+
+def faults_table(record: Record) -> str:
+    rows = []
+    for kind, found in record.results["rows"].items():
+        for name, value in found.items():
+            if name == "n":
+                continue
+            if "rate" in value:
+                low, high = value["interval"]
+                shown = f"{value['rate']:.3f} [{low:.3f}, {high:.3f}], {value['runs']} runs"
+            else:
+                shown = _mean(value)
+            rows.append([_DEMANDS[kind, name], str(found["n"]), shown])
+    return document(
+        record,
+        markdown(["planted fault", "n", "measured"], rows),
+        "Shares with their Wilson 95 % interval, means with their standard error. The gate of every list is "
+        "the cross-fit test at level 0.05.",
+    )

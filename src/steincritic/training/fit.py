@@ -93,7 +93,7 @@ def fit_bank(
     device: torch.device | str | None = None,
     checkpoint: str | Path | checkpoints.Checkpoint | None = None,
 ) -> FittedBank:
-    """Train one critic a seed, all at once; none depends on its neighbours.
+    """Train one critic a seed, all at once; none depends on others unless the network shares weights.
 
     Args:
         points: shared (n, d) or own (e, n, d) training points, scored by the model.
@@ -164,6 +164,7 @@ class _Run:
         self.bank = Bank(network, parameters)
         for value in parameters.values():
             value.grad = torch.zeros_like(value)
+        self.shared = [parameters[name] for name in network.shared(parameters)]
         self.optimizer = torch.optim.Adam(
             list(parameters.values()), lr=training.learning_rate, fused=True, capturable=device.type == "cuda"
         )
@@ -231,8 +232,21 @@ class _Run:
         """One step of every member; the two terms of the loss before it, (2, e)."""
         probe = self._probe(x)
         losses = [group.gradient(x, score, lam, probe, self.buffers) for group in self._groups(x.shape[1])]
+        self._sum_shared_gradients()
         self.optimizer.step()
+        self._align_shared_weights()
         return torch.cat([torch.stack([loss.stein, loss.penalty]) for loss in losses], dim=1)
+
+    def _sum_shared_gradients(self) -> None:
+        """The gradient of the members' losses together, for every copy of a weight that they share."""
+        for value in self.shared:
+            assert value.grad is not None
+            value.grad.copy_(value.grad.sum(0, keepdim=True))
+
+    def _align_shared_weights(self) -> None:
+        """The same step rounds differently at the end of an array: remove what differs."""
+        for value in self.shared:
+            value[1:].copy_(value[:1])
 
     def _groups(self, batch: int) -> list["_Group"]:
         """Members that go through a step together: all on a GPU, as many as a CPU's cache holds."""

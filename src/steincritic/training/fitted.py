@@ -1,6 +1,6 @@
 """What training gives: critics as they are, or an average of them, with their history."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor
 from steincritic.data.points import ScoredPoints
 from steincritic.errors import DivergedError
 from steincritic.shapes import BankPerPoint, BankPoints
-from steincritic.stein.operator import stein_values
+from steincritic.stein.operator import stein_values, stein_values_by_block
 from steincritic.training.history import History
 from steincritic.training.selection import Snapshots
 
@@ -61,4 +61,15 @@ class FittedBank:
         for bank, c in zip(self.snapshots.banks, self.snapshots.coefficients, strict=True):
             f, div_f = bank.field_and_divergence(points.x, probe)
             total = total + c[:, None] * stein_values(points.score, f, div_f)
+        return total
+
+    def shares(self, points: ScoredPoints, blocks: Sequence[slice]) -> Tensor:
+        """The witness split over blocks of coordinates, (e, n, k); exact, and mean zero under q each."""
+        self.require_success()
+        bank = self.snapshots.banks[0]
+        points = points.to(dtype=bank.dtype, device=bank.device)
+        total = torch.zeros((), dtype=bank.dtype, device=bank.device)
+        for bank, c in zip(self.snapshots.banks, self.snapshots.coefficients, strict=True):
+            f, parts = bank.field_and_parts(points.x, blocks)
+            total = total + c[:, None, None] * stein_values_by_block(points.score, f, parts, blocks)
         return total

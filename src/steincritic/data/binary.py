@@ -1,0 +1,165 @@
+"""Numbers from npy, npz and parquet files, in blocks of rows; nothing is unpickled."""
+
+import math
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from steincritic.errors import FileFormatError, InputError
+
+Block = tuple[np.ndarray, tuple[str, ...]]  # (k, d) values and the names of the columns
+_SHOWN = 5
+
+
+def check_shape(shape: tuple[int, ...], *, name: str, pass_on: str = "pass") -> None:
+    """Is this the shape of a sample of vectors?"""
+    if len(shape) == 1:
+        raise InputError(f"{name} must have shape (n, d), got {shape}; for n numbers {pass_on} x[:, None]")
+    if len(shape) != 2 or min(shape) < 1:
+        raise InputError(f"{name} must have shape (n, d) with n and d at least 1, got {shape}")
+
+
+def wrong_dtype(name: str, dtype: object, *, pass_on: str = "pass") -> str:
+    return (
+        f"{name} must hold floating-point numbers, got {dtype}; a score exists for continuous data only: "
+        f"if these are measurements {pass_on} x.astype(float)"
+    )
+
+
+def native(dtype: np.dtype[Any]) -> type[np.floating[Any]]:
+    """The float of this machine that stands for any other: half, long or of swapped bytes."""
+    return np.float32 if dtype.itemsize <= 4 else np.float64
+
+
+def numpy_rows(path: Path) -> int:
+    with _opened(path) as (file, size):
+        return int(_header(path, file, size)[0][0])
+
+
+def numpy_blocks(path: Path, rows: int) -> Iterator[Block]:
+    """Blocks of an npy file, or of the one array in an npz file, read one after the other."""
+    with _opened(path) as (file, size):
+        (n, d), by_column, dtype = _header(path, file, size)
+        names = numbered_names(d)
+        if by_column:
+            whole = np.frombuffer(_exactly(path, file, n * d * dtype.itemsize), dtype).reshape(d, n).T
+        for start in range(0, n, rows):
+            count = min(rows, n - start)
+            if by_column:
+                x = np.ascontiguousarray(whole[start : start + count])
+            else:
+                data = _exactly(path, file, count * d * dtype.itemsize)
+                x = np.frombuffer(data, dtype).reshape(count, d)
+            yield x.astype(native(dtype), copy=False), names
+
+
+def numbered_names(count: int) -> tuple[str, ...]:
+    return tuple(f"x{j}" for j in range(1, count + 1))
+
+
+def parquet_rows(path: Path) -> int:
+    return int(_parquet(path).metadata.num_rows)
+
+
+def parquet_blocks(path: Path, rows: int) -> Iterator[Block]:
+    """Blocks of a parquet file by its row groups; whole numbers become floats, gaps NaN."""
+    file = _parquet(path)
+    columns = [f for f in file.schema_arrow if not f.name.startswith("__index_level_")]  # of pandas
+    _check_numeric(path, file, columns)
+    names = tuple(field.name for field in columns)
+    for batch in file.iter_batches(batch_size=rows, columns=list(names)):
+        values = [_as_floats(batch.column(name)) for name in names]
+        if values and len(values[0]):
+            yield np.column_stack(values), names
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[IO[bytes], int]]:
+    """The bytes of the one array in the file, and how many there are."""
+    if path.suffix.lower() == ".npy":
+        with path.open("rb") as file:
+            yield file, path.stat().st_size
+        return
+    with zipfile.ZipFile(path) as archive:
+        parts = archive.infolist()
+        if len(parts) != 1:
+            shown = ", ".join(part.filename.removesuffix(".npy") for part in parts)
+            raise FileFormatError(
+                f"{path} must hold one array, it holds {len(parts)}: {shown}; save the wanted one as .npy"
+            )
+        with archive.open(parts[0]) as file:
+            yield file, parts[0].file_size
+
+
+def _header(path: Path, file: IO[bytes], size: int) -> tuple[tuple[int, int], bool, np.dtype[Any]]:
+    """Shape, whether columns lie together, and dtype; refuses what is no table of floats."""
+    version = np.lib.format.read_magic(file)
+    if version == (1, 0):
+        shape, by_column, dtype = np.lib.format.read_array_header_1_0(file)
+    else:
+        shape, by_column, dtype = np.lib.format.read_array_header_2_0(file)
+    if dtype.hasobject:
+        raise FileFormatError(
+            f"{path} cannot be read as {path.suffix[1:]}: it holds pickled objects, which are never loaded; "
+            "save plain numbers, x.astype(float)"
+        )
+    if dtype.kind != "f":
+        raise InputError(wrong_dtype(path.name, dtype, pass_on="save"))
+    check_shape(shape, name=path.name, pass_on="save")
+    missing = math.prod(shape) * dtype.itemsize + file.tell() - size
+    if missing > 0:  # asked before any memory is
+        raise FileFormatError(f"{path} is cut off: {missing} bytes are missing; write it again")
+    return (shape[0], shape[1]), by_column, dtype
+
+
+def _exactly(path: Path, file: IO[bytes], size: int) -> bytearray:
+    data = bytearray(size)  # one that may be written to, as tensors like to share it
+    view, done = memoryview(data), 0
+    while done < size:
+        got = file.readinto(view[done:])  # type: ignore[attr-defined]
+        if not got:
+            raise FileFormatError(f"{path} ends {size - done} bytes too early; write it again")
+        done += got
+    return data
+
+
+def _parquet(path: Path) -> Any:
+    try:
+        from pyarrow import parquet
+    except ImportError:
+        raise FileFormatError(f"reading {path} needs pyarrow: pip install 'steincritic[parquet]'") from None
+    return parquet.ParquetFile(path)
+
+
+def _check_numeric(path: Path, file: Any, columns: list[Any]) -> None:
+    from pyarrow import types
+
+    def numeric(kind: Any) -> bool:
+        return bool(types.is_floating(kind) or types.is_integer(kind) or types.is_decimal(kind))
+
+    wrong = [field for field in columns if not numeric(field.type)]
+    if not columns or file.metadata.num_rows == 0:
+        raise FileFormatError(f"{path} must hold rows of numbers, it has no rows or no columns")
+    if wrong:
+        first = next(file.iter_batches(batch_size=1, columns=[field.name for field in wrong[:_SHOWN]]))
+        shown = ", ".join(
+            f"{field.name} ({field.type}, such as {str(first.column(k)[0])[:30]!r})"
+            for k, field in enumerate(wrong[:_SHOWN])
+        )
+        more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+        raise FileFormatError(
+            f"{path} must hold numbers, got other kinds in {'columns' if len(wrong) > 1 else 'column'} "
+            f"{shown}{more}; drop them or encode them as numbers"
+        )
+
+
+def _as_floats(column: Any) -> np.ndarray:
+    from pyarrow import float64, types
+
+    column = column if types.is_floating(column.type) else column.cast(float64())
+    values: np.ndarray = column.to_numpy(zero_copy_only=False)
+    return values.astype(np.float32) if values.dtype == np.float16 else values

@@ -1,0 +1,162 @@
+"""Tables of any size, a chunk of rows at a time: files and standard input."""
+
+import difflib
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from steincritic.data.binary import Block, numpy_blocks, numpy_rows, parquet_blocks, parquet_rows
+from steincritic.data.delimited import CsvParser
+from steincritic.errors import FileFormatError, InputError, check_count
+
+STDIN = "-"
+_SAMPLE = 2**16  # bytes of a csv file by which its rows are estimated
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Some consecutive rows of a table, all finite."""
+
+    x: np.ndarray  # (k, d)
+    columns: tuple[str, ...]
+    rows: np.ndarray  # (k,) their numbers in the whole table, from 0
+    dropped: int = 0  # rows left out between these
+
+
+def read_chunks(source: str | Path, *, rows: int = 100_000, drop_nan: bool = False) -> Iterator[Chunk]:
+    """Read npy, npz, csv or parquet, or csv from standard input for "-", in constant memory.
+
+    Only an array stored column by column is held as a whole. Rows with NaN or infinite values are an
+    error that names the first, or are left out. Nothing is unpickled.
+    """
+    check_count(rows, name="rows")
+    blocks = _stdin_blocks(rows) if str(source) == STDIN else file_blocks(source, rows)
+    return _chunks(blocks, "standard input" if str(source) == STDIN else str(source), drop_nan)
+
+
+def estimated_rows(source: str | Path) -> int:
+    """How many rows there will be: exact but for csv, where it is a guess; 0 for standard input."""
+    if str(source) == STDIN:
+        return 0
+    path = checked_path(source)
+    with told(path):
+        return _COUNTERS[path.suffix.lower()](path)
+
+
+def file_blocks(path: str | Path, rows: int) -> Iterator[Block]:
+    """Blocks of floats of a file, of at least one row each and one in all; they may hold NaN."""
+    path = checked_path(path)
+    with told(path):
+        yield from _READERS[path.suffix.lower()](path, rows)
+
+
+def checked_path(path: str | Path) -> Path:
+    """The path, if it is that of a file of a kind that can be read."""
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(missing_file(path))
+    if path.suffix.lower() not in _READERS:
+        came = f"got {path.suffix}" if path.suffix else "it has no ending"
+        raise FileFormatError(
+            f"{path} must end in one of {', '.join(_READERS)}, {came}; text with commas, semicolons or tabs "
+            "can be renamed to .csv"
+        )
+    return path
+
+
+@contextmanager
+def told(path: Path) -> Iterator[None]:
+    """What goes wrong while reading, in one line that names the file."""
+    try:
+        yield
+    except InputError:
+        raise
+    except OSError as error:
+        raise FileFormatError(f"{path} cannot be read: {error.strerror or error}") from None
+    except Exception as error:
+        first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
+        kind = path.suffix[1:].lower()
+        raise FileFormatError(
+            f"{path} cannot be read as {kind}: {first_line}; it is damaged or no {kind} file"
+        ) from None
+
+
+def bad_rows(x: np.ndarray) -> np.ndarray:
+    """Which rows hold NaN or infinite values."""
+    return np.asarray(~np.isfinite(x).all(axis=1))
+
+
+def _chunks(blocks: Iterator[Block], name: str, drop_nan: bool) -> Iterator[Chunk]:
+    start = 0
+    for x, columns in blocks:
+        bad = bad_rows(x)
+        count = int(bad.sum())
+        if count and not drop_nan:
+            raise InputError(
+                f"{name} has NaN or infinite values in row {start + int(bad.argmax())}; repair such rows or "
+                "leave them out with --drop-nan (drop_nan=True)"
+            )
+        numbers = np.arange(start, start + len(x))
+        start += len(x)
+        yield Chunk(x[~bad] if count else x, columns, numbers[~bad] if count else numbers, count)
+
+
+def _csv_blocks(path: Path, rows: int) -> Iterator[Block]:
+    with path.open("rb") as file:
+        yield from _text_blocks(file, str(path), rows)
+
+
+def _stdin_blocks(rows: int) -> Iterator[Block]:
+    return _text_blocks(sys.stdin.buffer, "standard input", rows)
+
+
+def _text_blocks(file: IO[bytes], source: str, rows: int) -> Iterator[Block]:
+    parser = CsvParser(source)
+    while lines := list(islice(file, rows)):
+        if len(x := parser.parse(lines)):
+            yield x, parser.columns
+    check_rows(parser)
+
+
+def check_rows(parser: CsvParser) -> None:
+    """Were there any rows?"""
+    if parser.rows == 0:
+        came = f"only the header {', '.join(parser.columns)}" if parser.columns else "nothing"
+        raise FileFormatError(f"{parser.source} must hold rows of numbers, it holds {came}")
+
+
+def _csv_rows(path: Path) -> int:
+    with path.open("rb") as file:
+        sample = file.read(_SAMPLE)
+    lines = max(1, sample.count(b"\n"))
+    return round(lines * path.stat().st_size / max(1, len(sample)))
+
+
+def missing_file(path: Path) -> str:
+    if path.is_dir():
+        return f"no such data file: {path} is a folder; name a file in it"
+    if not path.parent.is_dir():
+        return f"no such data file: {path}; there is no folder {path.parent}"
+    names = [p.name for p in path.parent.iterdir() if p.suffix.lower() in _READERS]
+    near = [n for n in names if Path(n).stem == path.stem] or difflib.get_close_matches(path.name, names)
+    return f"no such data file: {path}" + (f"; did you mean {', '.join(near)}?" if near else "")
+
+
+_READERS: dict[str, Callable[[Path, int], Iterator[Block]]] = {
+    ".npy": numpy_blocks,
+    ".npz": numpy_blocks,
+    ".csv": _csv_blocks,
+    ".parquet": parquet_blocks,
+}
+_COUNTERS: dict[str, Callable[[Path], int]] = {
+    ".npy": numpy_rows,
+    ".npz": numpy_rows,
+    ".csv": _csv_rows,
+    ".parquet": parquet_rows,
+}

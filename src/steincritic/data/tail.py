@@ -1,0 +1,113 @@
+"""Rows of csv text as they come: a pipe, or a file that somebody else still writes to."""
+
+import os
+import select
+import sys
+import time
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from steincritic.data.delimited import CsvParser
+from steincritic.data.stream import STDIN, bad_rows, missing_file
+from steincritic.errors import FileFormatError, InputError, check_positive
+
+_PIECE = 2**16  # bytes
+_POLL = 0.1  # seconds
+_TABLES = (".npy", ".npz", ".parquet")
+
+
+class TailReader:
+    """Rows in their order, as many as are asked for; waits for them where it may.
+
+    Args:
+        source: a csv file, or "-" for standard input, which is waited for until it is closed.
+        follow: wait for more rows at the end of the file.
+        idle: stop waiting after so many seconds without a new line.
+
+    A last line without its newline is left alone while more may come.
+    """
+
+    def __init__(self, source: str | Path, *, follow: bool = False, idle: float | None = None) -> None:
+        if idle is not None:
+            check_positive(idle, name="idle")
+        piped = str(source) == STDIN
+        path = Path(source)
+        if not piped and not path.is_file():
+            raise InputError(missing_file(path))
+        if path.suffix.lower() in _TABLES:
+            raise FileFormatError(
+                f"{path} cannot grow line by line; watch csv text, or use check for a table"
+            )
+        if idle is not None and not (piped or follow):
+            raise InputError("idle is a time to wait for rows, so it goes with follow or standard input")
+        self.parser = CsvParser("standard input" if piped else str(path))
+        self._lines = _lines(_pipe_pieces(idle) if piped else _file_pieces(path, follow, idle))
+
+    def take(self, count: int) -> np.ndarray:
+        """The next rows, (count, d); fewer only at the end."""
+        parts: list[np.ndarray] = []
+        missing, first = count, self.parser.rows
+        while missing and (lines := list(islice(self._lines, missing))):
+            parts.append(self.parser.parse(lines))
+            missing -= len(parts[-1])
+        rows = np.concatenate([part for part in parts if len(part)] or [np.empty((0, 0))])
+        bad = bad_rows(rows)
+        if bad.any():
+            raise InputError(
+                f"{self.parser.source} has NaN or infinite values in row {first + int(bad.argmax())}; repair "
+                "or remove that row"
+            )
+        return rows
+
+
+def _lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    rest = b""
+    for piece in pieces:
+        *whole, rest = (rest + piece).split(b"\n")
+        yield from whole
+
+
+def _file_pieces(path: Path, follow: bool, idle: float | None) -> Iterator[bytes]:
+    """What is in the file and what is added to it; a newline more where it has come to its end."""
+    with path.open("rb") as file:
+        last = time.monotonic()
+        while True:
+            if piece := file.read(_PIECE):
+                yield piece
+                last = time.monotonic() if b"\n" in piece else last
+            elif not follow:
+                yield b"\n"
+                return
+            elif idle is not None and time.monotonic() - last >= idle:
+                return
+            else:
+                _check_same(path, file)
+                time.sleep(_POLL)
+
+
+def _pipe_pieces(idle: float | None) -> Iterator[bytes]:
+    pipe = sys.stdin.fileno()
+    while idle is None or select.select([pipe], [], [], idle)[0]:
+        piece = os.read(pipe, _PIECE)
+        yield piece or b"\n"
+        if not piece:
+            return
+
+
+def _check_same(path: Path, file: IO[bytes]) -> None:
+    """Is the open file still the one of this name, and no shorter than what was read of it?"""
+    opened = os.fstat(file.fileno())
+    if opened.st_size < file.tell():
+        raise InputError(f"{path} was cut while it was watched: it has {opened.st_size} bytes; watch it anew")
+    try:
+        named = os.stat(path)
+    except FileNotFoundError:
+        raise InputError(
+            f"{path} was removed while it was watched; watch the file that took its place"
+        ) from None
+    if (named.st_dev, named.st_ino) != (opened.st_dev, opened.st_ino):
+        raise InputError(f"{path} was replaced while it was watched (a log that rotates?); watch it anew")

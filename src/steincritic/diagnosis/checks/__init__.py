@@ -1,0 +1,1 @@
+"""The questions that the doctor asks a model, one family a file."""

@@ -1,0 +1,325 @@
+r"""Which of K models is nearest to the data, and is any of them right?
+
+Near means a small Fisher divergence $F_q = E_p|s_q - s_p|^2$. Two formulas for it, for any field g:
+
+$$F_q = E_p[|s_q|^2 + 2 \nabla \cdot s_q] + E_p|s_p|^2, \qquad F_q \ge E_p[2\, T_q g - |g|^2].$$
+
+The last term of the first is the same for all models, so differences of models have unbiased estimates
+from every point, without training (Hyvärinen 2005, score matching); they rank. The second bounds each
+model alone, with g from a critic, on points that the critic was not trained on; the critics share their
+hidden layers (`critics/trunk.py`). Differences of bounds do not rank: each bound lies below F by what its
+critic has missed, which differs by chance between equally wrong models (measured: one false ranking in
+five where one in twenty is allowed).
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from scipy import stats
+from torch import Tensor
+
+from steincritic.critics.network import Network
+from steincritic.critics.trunk import SharedTrunk
+from steincritic.data.arrays import as_points, check_finite
+from steincritic.data.points import Frame, ScoredPoints, score_points, scored
+from steincritic.diagnosis.comparison import Comparison, errors_of
+from steincritic.errors import InputError, check_choice, check_level
+from steincritic.gof.choose import gof_test
+from steincritic.gof.result import GofResult
+from steincritic.models.base import ScoreModel, as_model
+from steincritic.rng import Streams, derive, generator
+from steincritic.shapes import BankPerPoint, PerPoint, Points
+from steincritic.stein.operator import stein_values_by_block
+from steincritic.training.fit import Training, Yardsticks, always, fit_bank
+from steincritic.training.fitted import FittedBank
+from steincritic.training.progress import Callback, ProgressBar
+from steincritic.training.staging import Staging
+from steincritic.witness import DEFAULT_STAGING, best_device
+
+FEWEST = 40  # points: of fewer, a tenth cannot say how far a critic is to be trusted
+_STEP = 1e-3  # of a coordinate's spread: error of the order of a millionth, also for float32 scores
+_COORDINATES = 64  # stepped along singly up to here, along random directions beyond
+_DRAWS = 100_000  # of the largest |t|; its 95 % quantile is then good to half a percent
+
+
+def compare_models(
+    models: Sequence[Any],
+    x: Any,
+    *,
+    names: Sequence[str] | None = None,
+    level: float = 0.05,
+    seed: int = 0,
+    test: Any = "auto",
+    units: str = "data",
+    staging: Staging = DEFAULT_STAGING,
+    network: Network | None = None,
+    training: Training | None = None,
+    device: torch.device | str | None = None,
+    callbacks: Sequence[Callback] | None = None,
+) -> Comparison:
+    """Rank models by how far the data are from them, and ask whether any of them is right.
+
+    The ranking comes from all points: differences of Fisher divergences, paired by point, with intervals
+    for all pairs at once. For a bound on each divergence, half of the points train critics (a fifth of
+    that half chooses the epoch and how far to trust them) and the other half measures them; the bounds
+    hold for all models at once. Both rest on the central limit theorem.
+
+    Args:
+        models: two or more, each anything `as_model` takes.
+        x: the data: tensor, array, frame or file path.
+        names: of the models; q1, q2, ... by default.
+        level: of the intervals together, and of the test of each model.
+        test: how each model is tested on all points: a method of `gof_test`, its settings
+            (`sc.CrossFit(...)`), or None to skip. "Any is right" is rejected when all models are, which
+            needs no correction (an intersection-union test).
+        units: "data" measures E_p|s_q - s_p|² as it stands; "spread" measures every coordinate by its
+            standard deviation, so that no coordinate counts for more because of its unit.
+        network: the critics; one trunk of two layers of 128 with a head a model by default, `MLP()` for
+            critics that share nothing.
+
+    >>> import steincritic as sc
+    >>> q1, q2 = sc.models.GaussianMixture([[0.1, 0.0]]), sc.models.GaussianMixture([[1.0, 0.0]])
+    >>> x = sc.models.GaussianMixture([[0.0, 0.0]]).sample(300, seed=1)
+    >>> compare_models([q1, q2], x, test=None, training=sc.Training(epochs=10)).ranking
+    (('q1',), ('q2',))
+    """
+    check_level(level)
+    check_choice(units, name="units", choices=("data", "spread"))
+    names = _checked_names(models, names)
+    x = _checked_points(x)
+    x = x.to(torch.device(device) if device is not None else best_device(x))
+    scorers, points = _candidates(models, names, x)  # scores of all, (k, n, d)
+    learned, held_out = points.split([len(x) // 2, len(x) - len(x) // 2], seed=derive(seed, "halves"))
+    frame = Frame.of(learned.x[0])
+    weights = torch.ones_like(frame.scale) if units == "data" else frame.scale.square()
+    values = _relative_values(scorers, names, points, frame, weights, seed=seed)
+    found = _bound_values(
+        learned,
+        held_out,
+        frame,
+        weights,
+        seed=seed,
+        staging=staging,
+        network=network or SharedTrunk(),
+        training=training or Training(selection="monitor"),
+        callbacks=[ProgressBar("training the critics")] if callbacks is None else callbacks,
+    )
+    return Comparison(
+        names=names,
+        values=values,
+        found=found,
+        critical=largest_t(values, level=level, seed=derive(seed, "largest t")),
+        tests=_tests(test, scorers, names, points, level=level, seed=seed),
+        n=len(x),
+        level=level,
+        seed=seed,
+        units=units,
+    )
+
+
+def _checked_names(models: Sequence[Any], names: Sequence[str] | None) -> tuple[str, ...]:
+    if not isinstance(models, Sequence) or isinstance(models, str):
+        raise InputError(f"models must be a list of at least 2 models, got {type(models).__name__}")
+    if len(models) < 2:
+        raise InputError(f"models must hold at least 2 models, got {len(models)}; for one use gof_test")
+    if names is None:
+        return tuple(f"q{k}" for k in range(1, len(models) + 1))
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise InputError(f"names must be a list of strings, one a model: got {names!r}")
+    if len(names) != len(models):
+        raise InputError(f"names must hold one name a model: got {len(names)} for {len(models)} models")
+    twice = sorted({name for name in names if list(names).count(name) > 1})
+    if twice:
+        raise InputError(f"names must differ, got {twice[0]!r} more than once")
+    return tuple(names)
+
+
+def _checked_points(x: Any) -> Points:
+    if isinstance(x, ScoredPoints):
+        raise InputError("x has the scores of one model; pass the points, and each model scores them")
+    points = as_points(x)
+    if len(points) < FEWEST:
+        raise InputError(
+            f"x has {len(points)} points; one half trains critics and the other measures them, which takes "
+            f"at least {FEWEST}: collect more, or test each model with gof_test"
+        )
+    return points
+
+
+def _candidates(
+    models: Sequence[Any], names: Sequence[str], x: Points
+) -> tuple[list[ScoreModel], ScoredPoints]:
+    """The models, and the points with the score of each, (k, n, d)."""
+    scorers, scores = [], []
+    for k, (model, name) in enumerate(zip(models, names, strict=True)):
+        try:
+            scorers.append(as_model(model))
+            scores.append(scored(scorers[-1], x).score)
+        except InputError as error:
+            raise type(error)(f"models[{k}] ({name}): {error}") from error
+    return scorers, ScoredPoints(x.expand(len(scores), *x.shape), torch.stack(scores))
+
+
+def _relative_values(
+    models: Sequence[ScoreModel],
+    names: Sequence[str],
+    points: ScoredPoints,
+    frame: Frame,
+    weights: Tensor,
+    *,
+    seed: int,
+) -> BankPerPoint:
+    """|s_q|² + 2 ∇·s_q of each model at each point: the Fisher divergence up to a common constant."""
+    rows = []
+    for k, (model, name) in enumerate(zip(models, names, strict=True)):
+        try:
+            divergence = score_divergence(model, points.x[k], frame.scale, weights, seed=seed)
+        except InputError as error:
+            raise type(error)(f"models[{k}] ({name}): {error}") from error
+        square = points.score[k].to(divergence).square() @ weights.to(divergence)
+        rows.append(square + 2 * divergence)
+    return torch.stack(rows).cpu()
+
+
+def score_divergence(model: ScoreModel, x: Points, scale: Tensor, weights: Tensor, *, seed: int) -> PerPoint:
+    r"""$\sum_j w_j\, \partial s_j / \partial x_j$ by central differences of the score.
+
+    A score may come from anywhere, so no derivative of it is asked for. Up to 64 coordinates each is
+    stepped along; beyond, 64 random directions give an unbiased estimate, the same for every model.
+    """
+    scale, weights = scale.to(x), weights.to(x)
+    total = torch.zeros(len(x), dtype=torch.float64, device=x.device)
+    directions, share = _directions(x, seed)
+    for z in directions:
+        ahead, behind = x + _STEP * scale * z, x - _STEP * scale * z
+        change = _score_near(model, ahead) - _score_near(model, behind)
+        taken = torch.where(z == 0, torch.ones_like(x), (ahead - behind) * z)  # as rounding left it
+        total += share * (change * weights * z / taken).to(torch.float64).sum(-1)
+    return total
+
+
+def _score_near(model: ScoreModel, x: Points) -> Points:
+    score = score_points(model, x, name="points next to x").score
+    check_finite(score, name="the score next to x")
+    return score
+
+
+def _directions(x: Points, seed: int) -> tuple[Iterator[Tensor], float]:
+    """Directions to step along, made one at a time, and the share of each in the divergence."""
+    d = x.shape[1]
+    if d <= _COORDINATES:
+        return (row.expand_as(x) for row in torch.eye(d, dtype=x.dtype, device=x.device)), 1.0
+    streams = Streams.from_seeds([derive(seed, "directions")], device=x.device)
+    return (streams.signs(k, tuple(x.shape), x.dtype)[0] for k in range(_COORDINATES)), 1 / _COORDINATES
+
+
+def _bound_values(
+    learned: ScoredPoints,
+    held_out: ScoredPoints,
+    frame: Frame,
+    weights: Tensor,
+    *,
+    seed: int,
+    staging: Staging,
+    network: Network,
+    training: Training,
+    callbacks: Sequence[Callback],
+) -> BankPerPoint:
+    """2 T_q g - |g|² of each model at held-out points, with everything chosen on the learned ones."""
+    checks = max(2, len(learned) // 5)
+    trained, checked = learned.split([len(learned) - checks, checks], seed=derive(seed, "checked"))
+    fitted = fit_bank(
+        frame.enter(trained),
+        staging=staging,
+        seeds=[derive(seed, "critics")] * len(learned.x),
+        network=network,
+        training=training,
+        yardsticks=Yardsticks(validation=always(frame.enter(checked))),
+        callbacks=callbacks,
+    )
+    fitted.require_success()
+    trust = terms_of(fitted, checked, frame, weights).best_factor()
+    return terms_of(fitted, held_out, frame, weights).values(trust).cpu()
+
+
+class Terms(NamedTuple):
+    """The two parts of the bound for the fields g of the critics, (k, n) each."""
+
+    stein: BankPerPoint  # T_q g
+    square: BankPerPoint  # |g|²
+
+    def values(self, factor: Tensor) -> BankPerPoint:
+        """2 T_q(ag) - |ag|² with one factor a a model."""
+        a = factor[:, None]
+        return 2 * a * self.stein - a * a * self.square
+
+    def best_factor(self) -> Tensor:
+        """The factor in [0, 1] that makes the mean value largest: critics that learned noise are shrunk."""
+        stein, square = self.stein.mean(-1), self.square.mean(-1)
+        return torch.where(square > 0, stein / square, torch.zeros_like(square)).clamp(0, 1)
+
+
+def terms_of(fitted: FittedBank, points: ScoredPoints, frame: Frame, weights: Tensor) -> Terms:
+    r"""The parts of the bound at points in the data's own units.
+
+    Critics f live in the frame y = (x - m)/r, where f estimates r (s_q - s_p). So g = f/r is the gap in
+    the data's units; with weights w the Fisher divergence is $E_p \sum_j w_j (s_q - s_p)_j^2$, and
+
+    $$T_q (w g) = \sum_j w_j r_j^{-2} (r_j s_{q,j} f_j + \partial f_j / \partial y_j), \qquad
+    |g|_w^2 = \sum_j w_j r_j^{-2} f_j^2.$$
+    """
+    bank = fitted.snapshots.banks[0]
+    points = frame.enter(points).to(dtype=bank.dtype, device=bank.device)
+    blocks = [slice(j, j + 1) for j in range(points.dim)]
+    field, shares = torch.zeros_like(points.score), torch.zeros_like(points.score)
+    for bank, c in zip(fitted.snapshots.banks, fitted.snapshots.coefficients, strict=True):
+        f, parts = bank.field_and_parts(points.x, blocks)
+        shares += c[:, None, None] * stein_values_by_block(points.score, f, parts, blocks)
+        field += c[:, None, None] * f
+    field, shares = field.to(torch.float64), shares.to(torch.float64)
+    measure = (weights / frame.scale.square()).to(field)
+    return Terms(shares @ measure, field.square() @ measure)
+
+
+def largest_t(values: BankPerPoint, *, level: float, seed: int) -> float:
+    """The 1 - level quantile of the largest |t| over all pairs of models.
+
+    Of a multivariate t with the correlations of the paired differences: exact for normal differences.
+    """
+    k, n = values.shape
+    first, second = torch.triu_indices(k, k, 1)
+    difference = values[first] - values[second]  # (pairs, n)
+    difference = difference[errors_of(difference) > 0]
+    if len(difference) < 2:  # one pair, or none that differs at all
+        return float(stats.t.ppf(1 - level / 2, n - 1))
+    eigenvalues, vectors = torch.linalg.eigh(difference.corrcoef())
+    root = vectors * eigenvalues.clamp(min=0).sqrt()
+    source = generator(seed)
+    normal = torch.randn(_DRAWS, len(root), generator=source, dtype=values.dtype) @ root.mT
+    uniform = torch.rand(_DRAWS, generator=source, dtype=values.dtype)
+    spread = torch.from_numpy(stats.chi2.ppf(uniform.numpy(), n - 1)) / (n - 1)
+    return float((normal.abs().amax(-1) / spread.sqrt()).sort().values[math.ceil((1 - level) * _DRAWS) - 1])
+
+
+def _tests(
+    test: Any,
+    models: Sequence[ScoreModel],
+    names: Sequence[str],
+    points: ScoredPoints,
+    *,
+    level: float,
+    seed: int,
+) -> tuple[GofResult, ...] | None:
+    if test is None:
+        return None
+    how = {"method": test} if isinstance(test, str) else {"config": test}
+    results = []
+    for k, (model, name) in enumerate(zip(models, names, strict=True)):
+        own = ScoredPoints(points.x[k], points.score[k])
+        try:
+            results.append(gof_test(model, own, level=level, seed=seed, **how))
+        except InputError as error:
+            raise type(error)(f"testing {name}: {error}; test=None skips the tests") from error
+    return tuple(results)

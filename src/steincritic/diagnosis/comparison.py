@@ -1,0 +1,252 @@
+"""Comparison: which of several models is nearest to the data, in numbers and in words."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import combinations, pairwise
+from typing import TYPE_CHECKING, Any
+
+import torch
+from scipy import stats
+from torch import Tensor
+
+from steincritic.gof.result import GofResult
+from steincritic.shapes import BankPerPoint, PerMember
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Comparison:
+    """K models compared on the same points; near means a small Fisher divergence F = E_p|s_q - s_p|².
+
+    Differences of F and the ranking come from `values`, bounds on each F from `found`.
+    """
+
+    names: tuple[str, ...]
+    values: BankPerPoint  # (k, n) one number a point; the mean is F less a constant of the data
+    found: BankPerPoint  # (k, m) one number a point that no critic saw; the mean is at most F
+    critical: float  # an interval is a difference ± this many of its standard errors
+    tests: tuple[GofResult, ...] | None  # of each model on all points
+    n: int
+    level: float
+    seed: int
+    units: str
+
+    @property
+    def estimates(self) -> PerMember:
+        """Of the part of each Fisher divergence that the critics found, so too low rather than too high."""
+        return self.found.mean(-1)
+
+    @property
+    def standard_errors(self) -> PerMember:
+        return errors_of(self.found)
+
+    @property
+    def lower_bounds(self) -> PerMember:
+        """Fisher divergences are at least this, all of them together with confidence 1 - level."""
+        k, m = self.found.shape
+        quantile = float(stats.t.ppf(1 - self.level / k, m - 1))
+        return (self.estimates - quantile * self.standard_errors).clamp(min=0)
+
+    @property
+    def differences(self) -> Tensor:
+        """(k, k): Fisher divergence of the row's model minus that of the column's; unbiased estimates."""
+        return self._paired.mean(-1)
+
+    @property
+    def intervals(self) -> tuple[Tensor, Tensor]:
+        """Lower and upper ends for the differences, (k, k) each, for all pairs at once."""
+        half = self.critical * errors_of(self._paired)
+        return self.differences - half, self.differences + half
+
+    @property
+    def _paired(self) -> Tensor:
+        return self.values[:, None] - self.values[None]  # (k, k, m)
+
+    @property
+    def _order(self) -> list[int]:
+        order: list[int] = self.values.mean(-1).argsort(stable=True).tolist()
+        return order
+
+    @property
+    def ranking(self) -> tuple[tuple[str, ...], ...]:
+        """Groups of names, nearest first; neighbours in a group cannot be told apart."""
+        upper = self.intervals[1]
+        groups = [[self._order[0]]]
+        for before, after in pairwise(self._order):
+            if bool(upper[before, after] < 0):
+                groups.append([])
+            groups[-1].append(after)
+        return tuple(tuple(self.names[k] for k in group) for group in groups)
+
+    @property
+    def pvalues(self) -> tuple[float, ...] | None:
+        return None if self.tests is None else tuple(test.pvalue for test in self.tests)
+
+    @property
+    def any_right_pvalue(self) -> float | None:
+        """The largest p-value: small when every candidate is refuted."""
+        return None if self.pvalues is None else max(self.pvalues)
+
+    @property
+    def rejected(self) -> bool | None:
+        """Are all candidates rejected? None where they were not tested."""
+        return None if self.any_right_pvalue is None else self.any_right_pvalue <= self.level
+
+    def __repr__(self) -> str:
+        p = self.any_right_pvalue
+        right = "not tested" if p is None else f"any right: p={p:.3g}"
+        return f"Comparison({_in_line(self.ranking)}; {right}; {self.n} points)"
+
+    def summary(self) -> str:
+        """The ranking, the evidence for it and the verdict, in sentences."""
+        lines = [self.ranking_sentence(), *self._pair_sentences(), *self._bound_sentences()]
+        if self.tests is not None:
+            lines.append(self.verdict_sentence())
+        confidence = f"{100 * (1 - self.level):g} % confidence for all pairs, and for all bounds, together"
+        unit = "" if self.units == "data" else "; coordinates in units of their standard deviation"
+        return "\n".join([*lines, f"{self.n} points; {confidence}{unit}."])
+
+    def ranking_sentence(self) -> str:
+        if len(self.ranking) == 1:
+            return f"Cannot tell which model is nearest to the data: {self._group_words(self.ranking[0])}."
+        parts = [
+            self._group_words(group) + (" (cannot tell which is nearer)" if len(group) > 1 else "")
+            for group in self.ranking
+        ]
+        return f"Nearest to the data first: {'; then '.join(parts)}."
+
+    def _group_words(self, group: Sequence[str]) -> str:
+        """The names, and which of them can be told apart although their neighbours cannot."""
+        apart = [f"{a} is nearer than {b}" for a, b, *_ in self._told_apart() if {a, b} <= set(group)]
+        return _listed(group, "and") + (f", though {_listed(apart, 'and')}" if apart else "")
+
+    def verdict_sentence(self) -> str:
+        if self.tests is None or self.any_right_pvalue is None:
+            return "Whether any of them is right was not tested."
+        approximate = [name for name, t in zip(self.names, self.tests, strict=True) if not t.exact]
+        doubt = f" The p-values of {_listed(approximate, 'and')} are approximate." if approximate else ""
+        if self.rejected:
+            return (
+                f"None of them is right: each is rejected at level {self.level:g} (largest p = "
+                f"{self.any_right_pvalue:.3g}).{doubt}"
+            )
+        left = [name for name, test in zip(self.names, self.tests, strict=True) if not test.rejected]
+        return (
+            f"Nothing here speaks against {_listed(left, 'or')} (largest p = {self.any_right_pvalue:.3g}, "
+            f"level {self.level:g}).{doubt}"
+        )
+
+    def _told_apart(self) -> list[tuple[str, str, float, float, float]]:
+        """Every pair whose interval leaves out zero: nearer, farther, difference and its interval."""
+        lower, upper = (end.tolist() for end in self.intervals)
+        return [
+            (self.names[a], self.names[b], float(self.differences[b, a]), lower[b][a], upper[b][a])
+            for a, b in combinations(self._order, 2)
+            if lower[b][a] > 0
+        ]
+
+    def _pair_sentences(self) -> list[str]:
+        return [
+            f"{near} is nearer than {far} by {by:.3g} ({low:.3g} to {high:.3g})."
+            for near, far, by, low, high in self._told_apart()
+        ]
+
+    def _bound_sentences(self) -> list[str]:
+        return [
+            f"{name}: Fisher divergence at least {bound:.3g} (its critic found {estimate:.3g} ± {error:.2g})."
+            for name, bound, estimate, error in zip(
+                self.names,
+                self.lower_bounds.tolist(),
+                self.estimates.tolist(),
+                self.standard_errors.tolist(),
+                strict=True,
+            )
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        lower, upper = self.intervals
+        return {
+            "names": list(self.names),
+            "ranking": [list(group) for group in self.ranking],
+            "estimates": self.estimates.tolist(),
+            "standard_errors": self.standard_errors.tolist(),
+            "lower_bounds": self.lower_bounds.tolist(),
+            "differences": self.differences.tolist(),
+            "differences_lower": lower.tolist(),
+            "differences_upper": upper.tolist(),
+            "critical": self.critical,
+            "pvalues": None if self.pvalues is None else list(self.pvalues),
+            "methods": None if self.tests is None else [test.method for test in self.tests],
+            "any_right_pvalue": self.any_right_pvalue,
+            "rejected": self.rejected,
+            "n": self.n,
+            "level": self.level,
+            "seed": self.seed,
+            "units": self.units,
+            "summary": self.summary(),
+        }
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """A table, nearest first, with the headings `COLUMNS`."""
+        place = {name: k for k, group in enumerate(self.ranking, start=1) for name in group}
+        first, (lower, upper) = self._order[0], self.intervals
+        pvalues = [""] * len(self.names) if self.pvalues is None else [f"{p:.3g}" for p in self.pvalues]
+        return [
+            (
+                str(place[self.names[k]]),
+                self.names[k],
+                ""
+                if k == first
+                else f"{self.differences[k, first]:.3g} ({lower[k, first]:.3g} to {upper[k, first]:.3g})",
+                f"{self.lower_bounds[k]:.3g}",
+                pvalues[k],
+            )
+            for k in self._order
+        ]
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{escape(title)}</th>" for title in COLUMNS)
+        body = "".join(
+            f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in self.rows()
+        )
+        words = "<br>".join(escape(line) for line in (self.ranking_sentence(), self.verdict_sentence()))
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{words}</p>"
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """How much farther from the data each model is than the nearest, with intervals; nearest on top."""
+        if ax is None:
+            from matplotlib import pyplot
+
+            _, ax = pyplot.subplots(figsize=(5, 0.8 + 0.4 * len(self.names)))
+        first, order = self._order[0], self._order[::-1]
+        excess, (lower, upper) = self.differences[order, first], self.intervals
+        places = range(len(order))
+        ax.hlines(places, lower[order, first], upper[order, first], color="#9aa5b1", linewidth=3)
+        ax.plot(excess, places, "o", color="#2c3e50")
+        ax.axvline(0, color="#bdc3c7", linewidth=1, zorder=0)
+        ax.set_yticks(list(places), [self.names[k] for k in order])
+        ax.set_xlabel(f"Fisher divergence above that of {self.names[first]}")
+        return ax
+
+
+COLUMNS = ("rank", "model", "farther than the first by", "Fisher divergence at least", "p")
+
+
+def errors_of(values: Tensor) -> Tensor:
+    """Standard errors of means over the last axis; zero where the values only differ by rounding."""
+    error = values.std(-1) / values.shape[-1] ** 0.5
+    rounding = torch.finfo(values.dtype).eps * values.abs().amax(-1)
+    return torch.where(error > rounding, error, torch.zeros_like(error))
+
+
+def _in_line(ranking: Sequence[Sequence[str]]) -> str:
+    return " < ".join(" ~ ".join(group) for group in ranking)
+
+
+def _listed(names: Sequence[str], word: str) -> str:
+    *most, last = names
+    return f"{', '.join(most)} {word} {last}" if most else last

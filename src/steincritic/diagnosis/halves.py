@@ -1,0 +1,143 @@
+"""Two critics, one a half of the data: every point is judged by the one that has not seen it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from steincritic.data.points import ScoredPoints, sample_points
+from steincritic.errors import InputError
+from steincritic.models.base import SamplingModel, ScoreModel
+from steincritic.rng import derive, generator
+from steincritic.shapes import PerPoint, Points
+from steincritic.training.fit import Training, fit_bank
+from steincritic.training.progress import Callback, ProgressBar
+from steincritic.training.staging import Staged
+from steincritic.witness import DEFAULT_STAGING, Critic, best_device, model_frame, paced
+
+FEWEST = 20  # points
+_SHARES = 64  # coordinates are looked at singly up to here, in blocks beyond
+_DRAWS_A_POINT = 20
+_DRAWS = (10_000, 200_000)  # fewest and most
+_DRAWN_NUMBERS = 20_000_000  # coordinates of model draws at most
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """What one critic says of some points; on the CPU in double precision."""
+
+    witness: PerPoint
+    shares: Tensor  # (n, k) the witness split over blocks of coordinates
+    gap: Points  # (n, d) the estimate of s_q - s_p
+
+
+@dataclass(frozen=True, eq=False)
+class Half:
+    """Points of one half, with the critic that was trained on the other."""
+
+    rows: Tensor  # their numbers in the data
+    points: ScoredPoints
+    critic: Critic
+    own: Values  # of these points
+    draws: Values | None  # of the model's draws
+    trained: Values  # of the points that the critic was trained on
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def of_draws(self) -> Values:
+        """Where the model can be sampled."""
+        assert self.draws is not None
+        return self.draws
+
+
+@dataclass(frozen=True, eq=False)
+class Halves:
+    first: Half
+    second: Half
+    draws: ScoredPoints | None
+    blocks: tuple[slice, ...]
+
+    def __iter__(self) -> Iterator[Half]:
+        return iter((self.first, self.second))
+
+    def __len__(self) -> int:
+        return len(self.first) + len(self.second)
+
+    def gathered(self, parts: Sequence[Tensor]) -> Tensor:
+        """One value a point from those of the two halves, in the order of the data."""
+        out = torch.empty(len(self), *parts[0].shape[1:], dtype=parts[0].dtype)
+        for half, part in zip(self, parts, strict=True):
+            out[half.rows] = part
+        return out
+
+
+def split_in_halves(
+    model: ScoreModel | None,
+    points: ScoredPoints,
+    *,
+    seed: int,
+    staging: Staged = DEFAULT_STAGING,
+    training: Training | None = None,
+    callbacks: Sequence[Callback] | None = None,
+) -> Halves:
+    """Train both critics in one bank, and evaluate them on all points and on draws of the model."""
+    n = len(points)
+    if n < FEWEST:
+        raise InputError(f"x has {n} points, too few to see where a model fails; collect at least {FEWEST}")
+    order = torch.randperm(n, generator=generator(seed, "halves"))
+    rows = (order[: n // 2], order[n // 2 :])
+    size = n // 2
+    device = best_device(points.x)
+    frame = model_frame(model, points, seed=seed)
+    trained = [points[rows[1 - k][:size].to(points.x.device)] for k in range(2)]
+    stacked = ScoredPoints(*(torch.stack([getattr(t, name) for t in trained]) for name in ("x", "score")))
+    if training is None:
+        training, staging = paced(size, staging=staging)
+    fitted = fit_bank(
+        frame.enter(stacked.to(device=device)),
+        staging=staging,
+        seeds=[derive(seed, "critic", k) for k in range(2)],
+        training=training,
+        callbacks=[ProgressBar("training critics of both halves")] if callbacks is None else callbacks,
+    )
+    fitted.require_success()
+    blocks = coordinate_blocks(points.dim)
+    draws = None
+    if isinstance(model, SamplingModel):
+        count = draw_count(n, points.dim)
+        draws = sample_points(model, count, seed=derive(seed, "draws"), like=points.x)
+    halves = []
+    for k in range(2):
+        critic = Critic(fitted[k : k + 1], frame, model)
+        own = points[rows[k].to(points.x.device)]
+        halves.append(
+            Half(
+                rows[k],
+                own,
+                critic,
+                values_of(critic, own, blocks),
+                None if draws is None else values_of(critic, draws, blocks),
+                values_of(critic, trained[k], blocks),
+            )
+        )
+    return Halves(halves[0], halves[1], draws, blocks)
+
+
+def values_of(critic: Critic, points: ScoredPoints, blocks: Sequence[slice]) -> Values:
+    shares = critic.shares(points, blocks).to("cpu", torch.float64)
+    gap = critic.score_gap(points).to("cpu", torch.float64)
+    return Values(shares.sum(-1), shares, gap)
+
+
+def coordinate_blocks(dim: int) -> tuple[slice, ...]:
+    width = -(-dim // _SHARES)
+    return tuple(slice(j, min(j + width, dim)) for j in range(0, dim, width))
+
+
+def draw_count(n: int, dim: int) -> int:
+    """Model draws that points are compared with: many a point, within a bound on memory."""
+    fewest, most = _DRAWS
+    return min(max(_DRAWS_A_POINT * n, fewest), most, max(1000, _DRAWN_NUMBERS // dim))

@@ -1,0 +1,223 @@
+"""The figures of the report, as inline SVG that follows the page's colours."""
+
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from steincritic.diagnosis import Diagnosis
+from steincritic.diagnosis.regions import Condition, Region
+from steincritic.report.style import styled
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+DATA, MODEL, ALARM = "#d1495b", "#5b8db8", "#c0392b"
+_INK = "#010203"  # stands for the page's text colour, whatever it is
+_CLOUD = 400  # points drawn of a cloud
+_SHADE: Any = {"color": "#c0392b", "alpha": 0.15, "linewidth": 0}
+
+
+def null_histogram(diagnosis: Diagnosis) -> str:
+    test = diagnosis.test
+    with _drawing(4.6, 2.3) as (figure, ax):
+        values = test.null_distribution.cpu().numpy()
+        ax.hist(values, bins=min(40, max(8, len(values) // 4)), color=MODEL, label="under the model")
+        ax.axvline(test.statistic, color=ALARM, linewidth=2, label="these data")
+        ax.set(xlabel="test statistic", yticks=[])
+        ax.legend(loc="best")
+    return _svg(figure, "null")
+
+
+def witness_histogram(diagnosis: Diagnosis) -> str:
+    half = diagnosis.halves.first
+    with _drawing(4.6, 2.3) as (figure, ax):
+        own = diagnosis.points.witness.numpy()
+        reference = own if half.draws is None else np.concatenate([own, half.of_draws.witness.numpy()])
+        low, high = np.quantile(reference, [0.002, 0.998])
+        bins = np.linspace(low, high, 50).tolist()
+        if half.draws is not None:
+            drawn = np.clip(half.of_draws.witness.numpy(), low, high)
+            ax.hist(drawn, bins=bins, density=True, color=MODEL, alpha=0.75, label="model draws")
+        ax.hist(
+            np.clip(own, low, high),
+            bins=bins,
+            density=True,
+            histtype="step",
+            color=DATA,
+            linewidth=1.8,
+            label="data",
+        )
+        ax.axvline(0, color=_INK, linewidth=0.6)
+        ax.set(xlabel="witness (large: data are here, the model hardly is; ends hold the rest)", yticks=[])
+        ax.legend(loc="best")
+    return _svg(figure, "witness")
+
+
+def training_curves(diagnosis: Diagnosis) -> str:
+    with _drawing(4.6, 2.3) as (figure, ax):
+        for half, name, colour in zip(
+            diagnosis.halves, ("first half", "second half"), (DATA, MODEL), strict=True
+        ):
+            stein = half.critic.history["stein"] * half.critic.history["lam"]
+            ax.plot(range(1, len(stein) + 1), stein.cpu().numpy(), color=colour, linewidth=1.3, label=name)
+        ax.set(xlabel="epoch", ylabel="λ × Stein discrepancy, trained points")
+        ax.legend(loc="best")
+        stage = ax.twinx()
+        lam = diagnosis.halves.first.critic.history["lam"].cpu().numpy()
+        stage.step(range(1, len(lam) + 1), lam, color=_INK, linewidth=0.9, linestyle=":", where="post")
+        stage.set(yscale="log", ylabel="λ (dotted)")
+    return _svg(figure, "training")
+
+
+def coordinate_bars(diagnosis: Diagnosis, most: int = 15) -> str:
+    shown = min(most, len(diagnosis.coordinates))
+    with _drawing(4.6, 0.22 * shown + 0.7) as (figure, ax):
+        diagnosis.plot(ax, most=most)
+        ax.set_xlabel("z of the coordinate's share (red: adjusted p below the level)")
+    return _svg(figure, "coordinates")
+
+
+def region_plot(diagnosis: Diagnosis, region: Region, number: int) -> str:
+    """Data and model draws in the first two columns of the rule, the rule's box shaded."""
+    columns = list(dict.fromkeys(c.column for c in region.conditions))[:2]
+    data = _sample(diagnosis.data.x, _CLOUD, seed=number)
+    draws = None if diagnosis.halves.draws is None else _sample(diagnosis.halves.draws.x, _CLOUD, seed=number)
+    with _drawing(2.9, 2.3) as (figure, ax):
+        if len(columns) == 1:
+            _one_column(ax, diagnosis, columns[0])
+        else:
+            for x, colour, name in ((draws, MODEL, "model"), (data, DATA, "data")):
+                if x is not None:
+                    ax.plot(x[:, columns[0]], x[:, columns[1]], ".", markersize=2, color=colour, label=name)
+            ax.set(xlabel=diagnosis.names[columns[0]], ylabel=diagnosis.names[columns[1]])
+            ax.legend(loc="best", markerscale=3)
+        _shade(ax, region.conditions, columns)
+    return _svg(figure, f"region{number}")
+
+
+def _one_column(ax: "Axes", diagnosis: Diagnosis, column: int) -> None:
+    data = diagnosis.data.x[:, column].cpu().numpy()
+    low, high = np.quantile(data, [0.002, 0.998])
+    bins = np.linspace(low, high, 40).tolist()
+    if diagnosis.halves.draws is not None:
+        drawn = diagnosis.halves.draws.x[:, column].cpu().numpy()
+        ax.hist(drawn, bins=bins, density=True, color=MODEL, alpha=0.75, label="model")
+    ax.hist(data, bins=bins, density=True, histtype="step", color=DATA, linewidth=1.6, label="data")
+    ax.set(xlabel=diagnosis.names[column], yticks=[])
+    ax.legend(loc="best")
+
+
+def _shade(ax: "Axes", conditions: tuple[Condition, ...], columns: list[int]) -> None:
+    """The part of the picture where the rule holds."""
+    outer = [ax.get_xlim(), ax.get_ylim()][: len(columns)]
+    (left, right), (bottom, top) = (
+        *(_inner(span, conditions, column) for span, column in zip(outer, columns, strict=True)),
+        *[(0.0, 1.0)] * (2 - len(columns)),
+    )
+    ax.axvspan(left, right, *_within(outer[1] if len(columns) == 2 else (0.0, 1.0), bottom, top), **_SHADE)
+    ax.set_xlim(outer[0])
+
+
+def _inner(span: tuple[float, float], conditions: tuple[Condition, ...], column: int) -> tuple[float, float]:
+    low, high = span
+    for condition in conditions:
+        if condition.column == column and condition.above:
+            low = max(low, condition.cut)
+        elif condition.column == column:
+            high = min(high, condition.cut)
+    return low, high
+
+
+def _within(span: tuple[float, float], low: float, high: float) -> tuple[float, float]:
+    """Low and high as shares of the span."""
+    width = span[1] - span[0]
+    return (low - span[0]) / width, (high - span[0]) / width
+
+
+def field_plot(diagnosis: Diagnosis) -> tuple[str, str] | None:
+    """Arrows of s_p - s_q for the most telling pair of coordinates, and what the picture shows."""
+    single = [c for c in diagnosis.coordinates if c.first == c.last]
+    if not single:
+        return None
+    x = diagnosis.data.x.to(torch.float64).cpu()
+    if len(single) == 1:
+        return _field_line(diagnosis, x), f"Score gap along {single[0].name}."
+    a, b = single[0].first, single[1].first
+    spans = [torch.quantile(x[:5000, j], torch.tensor([0.02, 0.98], dtype=torch.float64)) for j in (a, b)]
+    grid = torch.cartesian_prod(*(torch.linspace(float(s[0]), float(s[1]), 15).double() for s in spans))
+    at = x.median(0).values.expand(len(grid), -1).clone()
+    at[:, a], at[:, b] = grid[:, 0], grid[:, 1]
+    gap = _mean_gap(diagnosis, at)
+    with _drawing(4.0, 3.4) as (figure, ax):
+        cloud = _sample(x, _CLOUD, seed=0)
+        ax.plot(cloud[:, a], cloud[:, b], ".", markersize=2, color=DATA, alpha=0.5)
+        ax.quiver(*grid.T.numpy(), -gap[:, a], -gap[:, b], color=_INK, width=0.004)
+        ax.set(
+            xlabel=diagnosis.names[a],
+            ylabel=diagnosis.names[b],
+            xlim=spans[0].tolist(),
+            ylim=spans[1].tolist(),
+        )
+    others = "" if diagnosis.data.dim == 2 else " The other coordinates are at their medians."
+    return _svg(figure, "field"), (
+        f"Arrows point to where data are denser than the model says, in {diagnosis.names[a]} and "
+        f"{diagnosis.names[b]}; red dots are data.{others}"
+    )
+
+
+def _field_line(diagnosis: Diagnosis, x: torch.Tensor) -> str:
+    low, high = torch.quantile(x[:5000, 0], torch.tensor([0.005, 0.995], dtype=torch.float64)).tolist()
+    at = torch.linspace(low, high, 200, dtype=torch.float64)[:, None]
+    with _drawing(4.6, 2.3) as (figure, ax):
+        ax.plot(at[:, 0], -_mean_gap(diagnosis, at)[:, 0], color=DATA)
+        ax.axhline(0, color=_INK, linewidth=0.6)
+        ax.set(xlabel=diagnosis.names[0], ylabel="score of the data - score of the model")
+    return _svg(figure, "field")
+
+
+def _mean_gap(diagnosis: Diagnosis, at: torch.Tensor) -> np.ndarray:
+    gaps = [half.critic.score_gap(at.to(diagnosis.data.x)).double().cpu() for half in diagnosis.halves]
+    return torch.stack(gaps).mean(0).numpy()
+
+
+def _sample(x: torch.Tensor, count: int, *, seed: int) -> np.ndarray:
+    rows = np.random.default_rng(seed).permutation(len(x))[:count]
+    out: np.ndarray = x.detach().cpu().double().numpy()[rows]
+    return out
+
+
+@contextmanager
+def _drawing(width: float, height: float) -> Iterator[tuple["Figure", "Axes"]]:
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    ink: Any = dict.fromkeys(
+        ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), _INK
+    )
+    with styled(), matplotlib.rc_context({**ink, "svg.fonttype": "none", "font.size": 9}):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        yield figure, figure.add_subplot()
+
+
+def _svg(figure: "Figure", salt: str) -> str:
+    """Without a prologue, with names that no other drawing uses, in the page's own colours."""
+    import matplotlib
+
+    buffer = io.StringIO()
+    with matplotlib.rc_context({"svg.hashsalt": salt, "svg.fonttype": "none"}):
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)  # of use in files only
+    text = text.replace("xlink:href", "href").replace(_INK, "currentColor")
+    text = re.sub(r'\bid="', f'id="{salt}-', text)
+    text = re.sub(r'href="#', f'href="#{salt}-', text)
+    text = re.sub(r"url\(#", f"url(#{salt}-", text)
+    return re.sub(r"\s*\n\s*", "\n", text)

@@ -1,0 +1,209 @@
+"""The report: one HTML file that needs nothing else, drawn from a diagnosis."""
+
+import base64
+import io
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from steincritic.diagnosis import Diagnosis
+from steincritic.errors import InputError
+from steincritic.files import package_version, write_atomically
+from steincritic.report import drawings
+from steincritic.report.embedding import plane_map
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_ROWS = 50  # of the table of points
+_COLUMNS = 12  # of the data shown in tables
+_IMAGES = 24
+
+
+@dataclass(frozen=True, kw_only=True)
+class About:
+    """How a report came to be."""
+
+    title: str = "Does the model fit the data?"
+    command: str = "steincritic.diagnose(model, x)"
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+
+def save_report(
+    diagnosis: Diagnosis,
+    path: str | Path,
+    *,
+    about: About | None = None,
+    image_shape: tuple[int, ...] | None = None,
+) -> Path:
+    """Write the report to one self-contained HTML file.
+
+    Args:
+        image_shape: (height, width) or (height, width, 3) where rows are images; shows a gallery.
+    """
+    path = Path(path)
+    write_atomically(path, render(diagnosis, about=about, image_shape=image_shape).encode())
+    return path
+
+
+def render(
+    diagnosis: Diagnosis, *, about: About | None = None, image_shape: tuple[int, ...] | None = None
+) -> str:
+    from jinja2 import Environment, FileSystemLoader
+    from markupsafe import Markup
+
+    if image_shape is not None and int(np.prod(image_shape)) != diagnosis.data.dim:
+        raise InputError(
+            f"image_shape {'x'.join(map(str, image_shape))} has {int(np.prod(image_shape))} pixels, the data "
+            f"have {diagnosis.data.dim} columns"
+        )
+    about = about or About()
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    field_plot = drawings.field_plot(diagnosis)
+    return environment.get_template("report.html.j2").render(
+        style=Markup((_TEMPLATES / "report.css").read_text(encoding="utf-8")),
+        script=Markup((_TEMPLATES / "report.js").read_text(encoding="utf-8")),
+        d=diagnosis,
+        about=about,
+        verdict=_verdict(diagnosis),
+        null=Markup(drawings.null_histogram(diagnosis)),
+        witness=Markup(drawings.witness_histogram(diagnosis)),
+        training=Markup(drawings.training_curves(diagnosis)),
+        bars=Markup(drawings.coordinate_bars(diagnosis)),
+        regions=[
+            (str(region), Markup(drawings.region_plot(diagnosis, region, k)))
+            for k, region in enumerate(diagnosis.regions[:6])
+        ],
+        field=None if field_plot is None else (Markup(field_plot[0]), field_plot[1]),
+        cloud=_cloud(diagnosis),
+        table=None if image_shape else _table(diagnosis),
+        gallery=_gallery(diagnosis, image_shape) if image_shape else None,
+        missing=_missing(diagnosis, image_shape),
+        config=json.dumps(dict(about.config), indent=1, default=str, ensure_ascii=False),
+        versions=_versions(),
+    )
+
+
+def _verdict(diagnosis: Diagnosis) -> str:
+    test, n = diagnosis.test, f"{len(diagnosis.data):,}"
+    if not test.rejected:
+        return f"Nothing in these {n} points speaks against the model (p = {test.pvalue:.2g})."
+    most = f" The first place to look: {_first_place(diagnosis)}." if _first_place(diagnosis) else ""
+    return f"The model does not fit these {n} points (p = {test.pvalue:.2g}).{most}"
+
+
+def _first_place(diagnosis: Diagnosis) -> str:
+    if diagnosis.regions:
+        return f"where {diagnosis.regions[0].rule}"
+    if diagnosis.wrong_coordinates:
+        return f"coordinate {diagnosis.wrong_coordinates[0].name}"
+    return f"row {int(diagnosis.points.flagged[0])}" if len(diagnosis.points) else ""
+
+
+def _cloud(diagnosis: Diagnosis) -> dict[str, Any]:
+    """Places, witness as a shade from 0 to 8, and hover texts of the points on the map."""
+    plane = plane_map(diagnosis, seed=diagnosis.seed)
+    witness = diagnosis.points.witness.numpy()
+    half = diagnosis.halves.first
+    usual = witness if half.draws is None else half.of_draws.witness.numpy()
+    low, high = np.quantile(usual, [0.01, 0.99])
+    shade = np.clip((witness[plane.rows] - low) / max(high - low, 1e-12), 0, 1)
+    flagged = set(diagnosis.points.flagged.tolist())
+    dots = [
+        {
+            "x": round(12 + 616 * float(xy[0]), 1),
+            "y": round(388 - 376 * float(xy[1]), 1),
+            "shade": round(8 * float(level)),
+            "flagged": int(row) in flagged,
+            "text": f"row {int(row)}: witness {witness[row]:.3g}",
+        }
+        for row, xy, level in zip(plane.rows, plane.xy, shade, strict=True)
+    ]
+    return {"dots": dots, "how": plane.how, "shown": len(dots)}
+
+
+def _table(diagnosis: Diagnosis) -> dict[str, Any]:
+    points = diagnosis.points
+    columns = _telling_columns(diagnosis)
+    flagged = set(points.flagged.tolist())
+    rows = []
+    for row in points.worst(_ROWS).tolist():
+        p = None if points.pvalues is None else float(points.pvalues[row])
+        rows.append(
+            {
+                "row": row,
+                "witness": float(points.witness[row]),
+                "pvalue": p,
+                "flagged": row in flagged,
+                "values": [float(diagnosis.data.x[row, j]) for j in columns],
+            }
+        )
+    return {"columns": [diagnosis.names[j] for j in columns], "rows": rows}
+
+
+def _telling_columns(diagnosis: Diagnosis) -> list[int]:
+    ranked = [j for c in diagnosis.coordinates for j in range(c.first, c.last + 1)]
+    return ranked[:_COLUMNS]
+
+
+def _gallery(diagnosis: Diagnosis, shape: tuple[int, ...]) -> list[tuple[str, list[dict[str, str]]]]:
+    groups = [
+        ("Worst: least explained by the model", diagnosis.points.worst(_IMAGES)),
+        ("Best: as the model expects", diagnosis.points.best(_IMAGES)),
+    ]
+    return [
+        (
+            title,
+            [
+                {
+                    "source": _png(diagnosis.data.x[row], shape),
+                    "text": f"row {int(row)}, witness {float(diagnosis.points.witness[row]):.3g}",
+                }
+                for row in rows
+            ],
+        )
+        for title, rows in groups
+    ]
+
+
+def _missing(diagnosis: Diagnosis, shape: tuple[int, ...] | None) -> dict[str, Any] | None:
+    missing = diagnosis.missing
+    if missing is None or not len(missing):
+        return None
+    columns = _telling_columns(diagnosis)
+    shown = missing.flagged[:_IMAGES].tolist()
+    return {
+        "count": len(missing),
+        "of": len(missing.witness),
+        "fdr": missing.fdr,
+        "columns": [diagnosis.names[j] for j in columns],
+        "rows": [
+            (float(missing.witness[k]), [float(missing.points.x[k, j]) for j in columns]) for k in shown[:12]
+        ],
+        "images": [_png(missing.points.x[k], shape) for k in shown] if shape else None,
+    }
+
+
+def _png(row: torch.Tensor, shape: tuple[int, ...]) -> str:
+    """One row as an image of its own contrast."""
+    from matplotlib.image import imsave
+
+    pixels = row.detach().cpu().double().numpy().reshape(shape)
+    low, high = pixels.min(), pixels.max()
+    unit = (pixels - low) / (high - low) if high > low else np.zeros_like(pixels)
+    buffer = io.BytesIO()
+    imsave(buffer, unit, format="png", cmap=None if unit.ndim == 3 else "gray", vmin=0, vmax=1)
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+def _versions() -> str:
+    return (
+        f"steincritic {package_version('steincritic')}, torch {torch.__version__}, numpy {np.__version__}, "
+        f"Python {platform.python_version()}"
+    )

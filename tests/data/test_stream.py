@@ -1,0 +1,166 @@
+"""Tables in chunks equal tables in one; rows that come late are waited for."""
+
+import io
+import os
+import threading
+import time
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+
+from steincritic.data import read_chunks, read_table
+from steincritic.data.stream import estimated_rows
+from steincritic.data.tail import TailReader
+from steincritic.errors import InputError
+
+X = np.random.default_rng(0).normal(size=(103, 3))
+KINDS = ["x.npy", "x.npz", "fortran.npy", "x.csv", "x.parquet"]
+
+
+@pytest.fixture
+def place(tmp_path):
+    np.save(tmp_path / "x.npy", X)
+    np.save(tmp_path / "fortran.npy", np.asfortranarray(X))
+    np.savez_compressed(tmp_path / "x.npz", X)
+    np.savetxt(tmp_path / "x.csv", X, delimiter=",", fmt="%.17g", header="a,b,c", comments="")
+    if find_spec("pyarrow") is not None:
+        import pyarrow
+        from pyarrow import parquet
+
+        columns = dict(zip("abc", X.T, strict=True))
+        parquet.write_table(pyarrow.table(columns), tmp_path / "x.parquet", row_group_size=40)
+    return tmp_path
+
+
+def skip_without_reader(name):
+    if name.endswith("parquet"):
+        pytest.importorskip("pyarrow")
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("rows", [1, 7, 103, 1000])
+def test_the_chunks_are_the_table(place, name, rows):
+    skip_without_reader(name)
+    chunks = list(read_chunks(place / name, rows=rows))
+    np.testing.assert_array_equal(np.concatenate([chunk.x for chunk in chunks]), X)
+    np.testing.assert_array_equal(np.concatenate([chunk.rows for chunk in chunks]), np.arange(103))
+    assert max(len(chunk.x) for chunk in chunks) <= rows
+    assert {chunk.columns for chunk in chunks} == {read_table(place / name).columns}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_number_of_rows_is_known_or_guessed(place, name):
+    skip_without_reader(name)
+    assert abs(estimated_rows(place / name) - 103) <= 1  # a header counts as a row
+
+
+def test_csv_comes_from_standard_input_too(place, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO((place / "x.csv").read_bytes())))
+    np.testing.assert_array_equal(np.concatenate([c.x for c in read_chunks("-", rows=10)]), X)
+    assert estimated_rows("-") == 0
+
+
+def test_errors_count_rows_and_lines_of_the_whole_file(place):
+    lines = (place / "x.csv").read_text().splitlines()
+    lines[60] = "1,,3"
+    (place / "gap.csv").write_text("\n".join(lines))
+    with pytest.raises(InputError, match=r"gap.csv has NaN or infinite values in row 59; .*--drop-nan"):
+        list(read_chunks(place / "gap.csv", rows=10))
+    lines[80] = "1,2"
+    (place / "ragged.csv").write_text("\n".join(lines))
+    with pytest.raises(InputError, match="2 cells in line 81"):
+        list(read_chunks(place / "ragged.csv", rows=10, drop_nan=True))
+
+
+def test_rows_keep_their_numbers_when_others_are_left_out(place):
+    x = X.copy()
+    x[[3, 50, 51]] = np.nan
+    np.save(place / "gap.npy", x)
+    chunks = list(read_chunks(place / "gap.npy", rows=50, drop_nan=True))
+    assert [chunk.dropped for chunk in chunks] == [1, 2, 0]
+    assert chunks[1].rows[0] == 52 and len(chunks[0].x) == 49
+
+
+def test_an_error_comes_with_the_first_chunk_at_the_latest(place):
+    with pytest.raises(InputError, match="no such data file"):
+        next(read_chunks(place / "nowhere.npy"))
+    with pytest.raises(InputError, match="rows must be a whole number"):
+        read_chunks(place / "x.npy", rows=0)
+
+
+# Growing files.
+
+
+def append(path, text):
+    with path.open("a") as file:
+        file.write(text)
+
+
+def test_a_whole_file_is_taken_in_parts(place):
+    reader = TailReader(place / "x.csv")
+    parts = [reader.take(40) for _ in range(4)]
+    assert [len(part) for part in parts] == [40, 40, 23, 0]
+    np.testing.assert_array_equal(np.concatenate(parts[:3]), X)
+
+
+def test_a_last_line_without_newline_counts_at_the_end_and_is_left_while_more_may_come(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("a,b\n1,2\n3,4")
+    assert len(TailReader(path).take(9)) == 2
+    assert len(TailReader(path, follow=True, idle=0.01).take(9)) == 1
+
+
+def test_rows_are_waited_for_and_half_lines_are_left_until_they_are_whole(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("")
+
+    def write():
+        for text in ("a,", "b\n1,2\n3", ".5,", "4\n5,6\n"):
+            time.sleep(0.15)  # longer than the reader sleeps
+            append(path, text)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    reader = TailReader(path, follow=True, idle=5.0)
+    np.testing.assert_array_equal(reader.take(3), [[1, 2], [3.5, 4], [5, 6]])
+    writer.join()
+    assert reader.parser.columns == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda path: path.write_text("1,2\n"), "was cut while it was watched"),
+        (lambda path: path.unlink(), "was removed while it was watched"),
+        (lambda path: os.replace(path.with_name("new"), path), "was replaced while it was watched"),
+    ],
+    ids=["cut", "removed", "rotated"],
+)
+def test_a_file_that_is_not_the_same_any_more_is_an_error(tmp_path, change, words):
+    path = tmp_path / "x.csv"
+    path.write_text("1,2\n3,4\n")
+    path.with_name("new").write_text("1,2\n3,4\n5,6\n")
+    reader = TailReader(path, follow=True)
+    assert len(reader.take(2)) == 2
+    change(path)
+    with pytest.raises(InputError, match=words):
+        reader.take(1)
+
+
+def test_bad_rows_of_a_growing_file_are_named(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("a,b\n1,2\n3,nan\n")
+    with pytest.raises(InputError, match=r"x\.csv has NaN or infinite values in row 1"):
+        TailReader(path).take(2)
+
+
+def test_what_cannot_grow_is_not_watched(place):
+    with pytest.raises(InputError, match="cannot grow line by line"):
+        TailReader(place / "x.npy")
+    with pytest.raises(InputError, match="did you mean x"):
+        TailReader(place / "xx.csv")
+    with pytest.raises(InputError, match="idle is a time to wait"):
+        TailReader(place / "x.csv", idle=1.0)
+    with pytest.raises(InputError, match="idle must be a positive"):
+        TailReader(place / "x.csv", follow=True, idle=-1.0)

@@ -1,0 +1,390 @@
+"""The doctor: wrong adapters are caught and named, right ones pass, whatever the seed."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+import torch
+from torch import distributions as dist
+from torch import nn
+
+from steincritic.data.points import sample_points
+from steincritic.diagnosis.checks.identity import stein_identity
+from steincritic.diagnosis.doctor import examine
+from steincritic.errors import InputError
+from steincritic.models import GaussianMixture, LogDensity, PairModel, random_rbm
+from steincritic.rng import generator
+
+N = 5_000
+NORMAL = GaussianMixture([[0.0]])
+Q = GaussianMixture([[0.0, 0.0], [2.0, 1.0]], [1.0, 0.5])
+X = Q.sample(60, seed=9)
+
+
+def found(checkup):
+    """{name: status} of all that is not in order."""
+    return {f.name: f.status for f in checkup.checks if f.status in ("doubtful", "failed")}
+
+
+def detail(checkup, name):
+    return next(f.detail for f in checkup.checks if f.name == name)
+
+
+def pair(score, sampler=Q):
+    return PairModel(score, lambda n, seed: sampler.sample(n, seed=seed))
+
+
+def with_sampler(log_prob, sample):
+    model = LogDensity(log_prob)
+    model.sample = lambda n, *, seed=0: sample(n, seed)
+    return model
+
+
+# Right models.
+
+HEALTHY = {
+    "1-D": GaussianMixture([[-1.0], [1.0]]),
+    "2-D": Q,
+    "float32": Q.to(torch.float32),
+    "pair": pair(Q.score),
+    "log-density": with_sampler(Q.log_prob, lambda n, seed: Q.sample(n, seed=seed)),
+    "normal": dist.Normal(torch.zeros(3), torch.ones(3)),
+    "multivariate": dist.MultivariateNormal(torch.zeros(3).double(), torch.eye(3).double()),
+    "kinks": dist.Laplace(torch.zeros(2), torch.ones(2)),
+    "heavy tails": dist.Cauchy(0.0, 1.0),
+    "skewed": dist.Gumbel(0.0, 1.0),
+}
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_right_model_passes_every_check(name):
+    checkup = examine(HEALTHY[name], n=N)
+    assert checkup.ok and found(checkup) == {} and checkup.n == N
+
+
+def test_fifty_dimensions_and_a_gibbs_sampler_pass():
+    for model in (GaussianMixture([[0.0] * 50, [0.5] * 50]), random_rbm(20, 10, seed=0, sweeps=100)):
+        assert found(examine(model, n=2_000)) == {}
+
+
+@pytest.mark.parametrize("name", ["Gamma", "Beta", "LogNormal"])
+def test_a_bounded_support_whose_density_vanishes_is_at_most_doubtful(name):
+    model = getattr(dist, name)(*(torch.tensor(v).double() for v in (3.0, 2.0)))
+    checkup = examine(model, n=N)
+    assert checkup.ok and found(checkup) == {"edges of the support": "doubtful"}
+
+
+@pytest.mark.parametrize("x", [X, X.numpy(), X.float()])
+def test_without_a_sampler_the_data_are_looked_at(x):
+    checkup = examine(LogDensity(lambda y: -0.5 * (y * y).sum(-1)), x=x)
+    assert checkup.ok and found(checkup) == {} and checkup.n == 0
+    skipped = {f.name for f in checkup.checks if f.status == "skipped"}
+    assert "Stein's identity" in skipped and "score and log-density" not in skipped
+
+
+def test_an_energy_network_in_single_precision_has_the_right_gradient():
+    with torch.random.fork_rng():
+        torch.random.manual_seed(0)
+        energy = nn.Sequential(nn.Linear(2, 64), nn.ReLU(), nn.Linear(64, 1))
+    checkup = examine(energy, x=X.float())
+    assert found(checkup) == {"dtypes": "doubtful"}  # it refuses float64
+    assert "pass data as float32" in detail(checkup, "dtypes")
+
+
+def test_digits_that_float32_cannot_hold_are_told():
+    checkup = examine(GaussianMixture([[1e4 / 3, -1e4 / 3]], 1e-6), n=N)
+    assert found(checkup) == {"dtypes": "doubtful"} and "test in float64" in detail(checkup, "dtypes")
+
+
+def test_false_alarms_are_rare():
+    """Stein's identity has at most 1e-3 of them: among 300, five or more have chance 2e-5."""
+    alarms = 0
+    for model in (NORMAL, Q, GaussianMixture([[0.0] * 5])):
+        alarms += sum(
+            not stein_identity(sample_points(model, 2_000, seed=s), slowness=1.0).holds for s in range(100)
+        )
+    assert alarms <= 4
+    assert sum(found(examine(Q, n=500, seed=s)) != {} for s in range(10)) == 0
+
+
+def test_heavy_tails_are_doubtful_at_most():
+    """The score of this density, 0.2/x - 1, has no variance: a mean over few draws says nothing."""
+    gamma = dist.Gamma(torch.tensor(1.2).double(), torch.tensor(1.0).double())
+    statuses = [found(examine(gamma, n=2_000, seed=s)) for s in range(15)]
+    assert {s.get("Stein's identity", "ok") for s in statuses} == {"ok", "doubtful"}
+    assert all("failed" not in s.values() for s in statuses)
+
+
+# Wrong scores.
+
+
+@pytest.mark.parametrize("model", [NORMAL, Q, GaussianMixture([[0.0] * 10])])
+def test_a_score_five_per_cent_too_large_is_seen_with_the_default_draws(model):
+    checkup = examine(pair(lambda x: 1.05 * model.score(x), model))
+    assert found(checkup) == {"Stein's identity": "failed"} and checkup.n == 50_000
+    assert "times as large as it should be" in detail(checkup, "Stein's identity")
+
+
+def test_a_wrong_sign_is_named():
+    checkup = examine(pair(lambda x: -Q.score(x)), n=N)
+    assert found(checkup) == {"Stein's identity": "failed"}
+    assert "its sign is wrong" in detail(checkup, "Stein's identity")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("factor", [1.05, -1.0])
+def test_the_log_density_tells_a_wrong_score_without_draws(factor, dtype):
+    class Wrong:
+        def score(self, x):
+            return factor * Q.score(x)
+
+        def log_prob(self, x):
+            return Q.log_prob(x.to(dtype)).to(x.dtype)
+
+    checkup = examine(Wrong(), x=X)
+    assert found(checkup) == {"score and log-density": "failed"}
+    assert "times the gradient" in detail(checkup, "score and log-density")
+
+
+def test_one_wrong_coordinate_among_fifty_is_seen_in_the_log_density():
+    normal = GaussianMixture([[0.0] * 50])
+    factor = torch.ones(50, dtype=torch.float64)
+    factor[17] = 1.01
+
+    class Wrong:
+        log_prob = staticmethod(normal.log_prob)
+
+        def score(self, x):
+            return factor.to(x) * normal.score(x)
+
+    assert found(examine(Wrong(), x=normal.sample(60))) == {"score and log-density": "failed"}
+
+
+# Support and space.
+
+
+def exponential(n, seed):
+    return -torch.rand(n, 1, generator=generator(seed), dtype=torch.float64).log()
+
+
+def uniform(n, seed):
+    return torch.rand(n, 3, generator=generator(seed), dtype=torch.float64)
+
+
+BOUNDED = {
+    "exponential": PairModel(lambda x: -torch.ones_like(x), exponential),
+    "uniform": PairModel(torch.zeros_like, uniform),
+    "half-normal": PairModel(lambda x: -x, lambda n, seed: NORMAL.sample(n, seed=seed).abs()),
+    "torch's exponential": dist.Exponential(torch.tensor(2.0).double()),
+    "torch's half-normal": dist.HalfNormal(torch.tensor(1.0).double()),
+}
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_a_missing_boundary_factor_is_caught(name):
+    checkup = examine(BOUNDED[name], n=N)
+    assert found(checkup) == {"Stein's identity": "failed", "edges of the support": "failed"}
+    assert "boundary term" in detail(checkup, "edges of the support")
+
+
+FREE = GaussianMixture([[0.2, 0.0]], 0.25)
+
+
+def constrained(n, seed):
+    return FREE.sample(n, seed=seed).exp()
+
+
+MIXED_UP = {
+    "unconstrained score, constrained draws": (FREE.score, constrained, "logarithms of the draws"),
+    "constrained score, unconstrained draws": (
+        lambda x: (FREE.score(x.log()) - 1) / x,
+        lambda n, seed: FREE.sample(n, seed=seed),
+        "exponentials of the draws",
+    ),
+    "derivative by log x": (lambda x: FREE.score(x.log()), constrained, "derivative by log x"),
+    "no Jacobian": (lambda x: FREE.score(x.log()) / x, constrained, "without the Jacobian"),
+    "logits": (FREE.score, lambda n, seed: FREE.sample(n, seed=seed).sigmoid(), "logits of the draws"),
+    "one column of two": (
+        FREE.score,
+        lambda n, seed: torch.cat([FREE.sample(n, seed=seed)[:, :1], constrained(n, seed)[:, 1:]], 1),
+        "Of x_2, the score fits the logarithms",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MIXED_UP)
+def test_spaces_that_are_mixed_up_are_named(name):
+    score, sample, words = MIXED_UP[name]
+    checkup = examine(PairModel(score, sample), n=N)
+    assert found(checkup)["one space"] == "failed" and words in detail(checkup, "one space")
+
+
+def test_a_simplex_is_a_plane():
+    checkup = examine(dist.Dirichlet(torch.full((3,), 3.0)), n=N)
+    assert "leave one column out" in detail(checkup, "edges of the support")
+
+
+@pytest.mark.parametrize(
+    ("column", "status"), [(X[:, 1].round(), "failed"), ((X[:, 1] > 0) + 0.5, "doubtful")]
+)
+def test_discrete_columns_are_named(column, status):
+    x = torch.stack([X[:, 0], column], 1)
+    checkup = examine(Q, x=x, n=500)
+    assert found(checkup).get("continuous columns") == status
+
+
+def test_data_outside_the_support_are_told():
+    checkup = examine(LogDensity(lambda x: x.log().sum(-1) - x.sum(-1)), x=X)
+    assert found(checkup)["finite values"] == "failed" and "of 60 rows of x" in detail(
+        checkup, "finite values"
+    )
+
+
+# Dtypes, rows, errors.
+
+
+def test_single_precision_for_double_is_caught():
+    checkup = examine(pair(lambda x: Q.score(x).float()), n=N)
+    assert found(checkup) == {"dtypes": "failed"} and "float32 score" in detail(checkup, "dtypes")
+
+
+def test_single_precision_inside_and_double_for_single_are_doubts():
+    assert found(examine(pair(lambda x: Q.score(x.float()).to(x)), n=N)) == {"dtypes": "doubtful"}
+    assert found(examine(pair(lambda x: Q.score(x).double()), n=N)) == {"dtypes": "doubtful"}
+
+
+def network(*layers):
+    return nn.Sequential(nn.Linear(2, 16), *layers, nn.Linear(16, 1)).double()
+
+
+ROWS = {
+    "dropout": (network(nn.Dropout(0.5)), "from one call to the next"),
+    "layers over the batch": (lambda x: -((x - x.mean(0)) ** 2).sum(-1), "with the rows beside it"),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_row_has_one_score(name):
+    model, words = ROWS[name]
+    checkup = examine(model, x=X)
+    assert found(checkup)["rows by themselves"] == "failed"
+    assert words in detail(checkup, "rows by themselves")
+
+
+NORMALISED = network(nn.BatchNorm1d(16))
+
+
+def test_batch_normalisation_in_training_mode_is_told_in_its_own_words():
+    checkup = examine(NORMALISED, x=X)
+    assert found(checkup) == {"shape": "failed"} and "Expected more than 1 value" in detail(checkup, "shape")
+
+
+def test_a_score_that_changes_its_argument_is_caught():
+    assert found(examine(pair(lambda x: x.neg_(), GaussianMixture([[0.0, 0.0]])), n=N)) == {
+        "rows by themselves": "failed"
+    }
+
+
+def away(*_):
+    raise OSError("the server is away\nsecond line")
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "words"),
+    [
+        (pair(away), "shape", "raised OSError: the server is away."),
+        (PairModel(Q.score, away), "seeded sampling", "raised OSError: the server is away."),
+        (pair(lambda x: x[:, :1]), "shape", "got (48, 1)"),
+        (PairModel(Q.score, lambda n, seed: torch.zeros(2, n)), "seeded sampling", "must return shape"),
+        (dist.Uniform(0.0, 1.0), "shape", "does not depend on x"),
+    ],
+)
+def test_what_the_model_raises_is_a_finding(model, name, words):
+    checkup = examine(model, n=500)
+    assert found(checkup) == {name: "failed"} and words in detail(checkup, name)
+
+
+def test_a_broken_sampler_leaves_the_checks_on_data():
+    checkup = examine(PairModel(Q.score, away), x=X)
+    assert found(checkup) == {"seeded sampling": "failed"} and len(checkup.checks) > 8
+
+
+def test_what_the_caller_got_wrong_is_raised():
+    with pytest.raises(InputError, match="no points to look at: pass x"):
+        examine(LogDensity(Q.log_prob))
+    with pytest.raises(InputError, match="2 dimensions"):
+        examine(Q, x=X[:, :1])
+    with pytest.raises(InputError, match="n must be a whole number of at least 500"):
+        examine(Q, n=10)
+
+
+# Samplers.
+
+
+def unseeded(n, seed):
+    return torch.as_tensor(np.random.standard_normal((n, 2)))
+
+
+def seeding_globally(n, seed):
+    torch.random.manual_seed(seed)
+    return torch.randn(n, 2).double()
+
+
+def stored(n, seed):
+    rows = torch.randint(0, 500, (n,), generator=generator(seed))
+    return GaussianMixture([[0.0, 0.0]]).sample(500)[rows]
+
+
+def always_the_same(n, seed):
+    return GaussianMixture([[0.0, 0.0]]).sample(n, seed=3)
+
+
+@pytest.mark.parametrize(
+    ("sample", "status"),
+    [(unseeded, "failed"), (always_the_same, "failed"), (seeding_globally, "doubtful"), (stored, "doubtful")],
+)
+def test_the_seed_alone_decides(sample, status):
+    assert found(examine(PairModel(lambda x: -x, sample), n=N))["seeded sampling"] == status
+
+
+def test_global_generators_are_left_as_they_were():
+    before = np.random.get_state()[1].copy(), random.getstate()
+    examine(PairModel(lambda x: -x, unseeded), n=500)
+    assert np.array_equal(np.random.get_state()[1], before[0]) and random.getstate() == before[1]
+
+
+def chain(n, seed):
+    """An autoregression of correlation 0.9: one draw in 19 counts."""
+    noise = torch.randn(n, 1, generator=generator(seed), dtype=torch.float64)
+    x = noise.clone()
+    for i in range(1, n):
+        x[i] = 0.9 * x[i - 1] + 0.19**0.5 * noise[i]
+    return x
+
+
+def test_a_slow_chain_is_told_and_its_identity_is_judged_by_what_it_is_worth():
+    checkup = examine(PairModel(lambda x: -x, chain), n=N)
+    assert found(checkup) == {"independent draws": "doubtful"}
+    worth = int(detail(checkup, "independent draws").split("worth ")[1].split()[0])
+    assert 0.5 * N / 19 < worth < 2 * N / 19
+
+
+def test_repeated_draws_are_told():
+    def repeating(n, seed):
+        return Q.sample(n, seed=seed)[torch.randint(0, n, (n,), generator=generator(seed, "again"))]
+
+    assert "repeat another one" in detail(examine(PairModel(Q.score, repeating), n=N), "independent draws")
+
+
+# The result.
+
+
+def test_the_result_is_plain_and_repeatable():
+    checkup = examine(pair(lambda x: -Q.score(x)), n=500, seed=4)
+    assert checkup == examine(pair(lambda x: -Q.score(x)), n=500, seed=4)
+    plain = checkup.to_dict()
+    assert json.loads(json.dumps(plain)) == plain and plain["ok"] is False and plain["seed"] == 4
+    first, *rest = checkup.summary().splitlines()
+    assert first.startswith("The adapter cannot be trusted yet: 1 failed")
+    assert rest[0].startswith("Stein's identity (failed): Score and sampler disagree")
