@@ -114,7 +114,68 @@ def test_json_is_one_object_on_standard_output_and_nothing_else(run):
 
 def test_the_result_goes_to_a_file_too(run, place):
     code, out, _ = run("check good.npy --model models.py:normal --method ksd --out deep/er --json")
-    assert code == 0 and json.loads((place / "deep" / "er" / "result.json").read_text()) == json.loads(out)
+    printed = json.loads(out)
+    files = [Path(name).name for name in printed.pop("files")]
+    assert code == 0 and json.loads((place / "deep" / "er" / "result.json").read_text()) == printed
+    assert files == ["report.html", "result.json", "witness.csv", "critic.safetensors"]
+    assert {path.name for path in (place / "deep" / "er").iterdir()} == set(files)
+
+
+def test_an_existing_report_is_kept_unless_told_otherwise(run, place):
+    line = "check good.npy --model models.py:normal --method ksd --out there"
+    assert run(line)[0] == 0
+    before = (place / "there" / "report.html").read_bytes()
+    code, _, err = run(line)
+    assert code == 2 and "there holds report.html already" in err and "--overwrite" in err
+    assert (place / "there" / "report.html").read_bytes() == before
+    assert run(f"{line} --overwrite")[0] == 0
+
+
+def test_the_witness_of_every_row_is_in_the_csv_and_the_critic_can_be_loaded(run, place):
+    run("check wrong.npy --model models.py:normal --method ksd --out there")
+    rows = (place / "there" / "witness.csv").read_text().splitlines()
+    assert rows[0] == "row,witness,pvalue,flagged" and len(rows) == 41
+    critic = steincritic.load_critic(place / "there" / "critic.safetensors", Q)
+    assert critic.witness(X).shape == (40,)
+
+
+def test_rows_with_nan_are_left_out_on_demand(run):
+    values = np.vstack([X, np.full((2, 2), np.nan)])
+    np.savetxt("gaps.csv", values, delimiter=",", header="height,width", comments="")
+    code, out, _ = run("check gaps.csv --model models.py:normal --method ksd --drop-nan")
+    assert code == 0 and "2 rows with NaN or infinite values were left out" in out
+
+
+def test_few_points_are_tested_without_a_diagnosis(run, place):
+    code, out, _ = run("check few.npy --model models.py:normal --method ksd --out there --json")
+    assert code == 0 and json.loads(out)["n"] == 6
+    assert [path.name for path in (place / "there").iterdir()] == ["result.json"]
+
+
+def test_settings_may_come_from_a_file_and_the_command_line_has_the_last_word(run):
+    Path("check.toml").write_text(
+        'model = "models.py:normal"\nmethod = "ksd"\nlevel = 0.1\ndrop-nan = true\n'
+    )
+    code, out, _ = run("check good.npy --config check.toml --json")
+    assert code == 0 and json.loads(out)["level"] == 0.1
+    assert json.loads(run("check good.npy --config check.toml --level 0.2 --json")[1])["level"] == 0.2
+    Path("check.toml").write_text('data = "good.npy"\nmodel = "models.py:normal"\nmethod = "ksd"\n')
+    assert run("check --config check.toml --json")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("level = [", "is no TOML file"),
+        ("levle = 0.1", "sets 'levle', which is none of"),
+        ("level = [0.1]", "must be one value"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_named(run, text, words):
+    Path("check.toml").write_text(text)
+    code, _, err = run("check good.npy --config check.toml")
+    assert code == 2 and words in err and err.count("\n") == 1
+    assert "no such settings file: nowhere.toml" in run("check good.npy --config nowhere.toml")[2]
 
 
 def test_names_are_printed_as_they_are(run):
@@ -130,7 +191,7 @@ BAD_INPUT = {
     f"check . {CHECK}": "no such data file",
     f"check data.txt {CHECK}": "data.txt must end in one of .npy, .npz, .csv, .parquet",
     f"check text.csv {CHECK}": "text.csv must hold numbers, got text in column b ('red' in line 2)",
-    f"check nan.csv {CHECK}": "x has NaN or infinite values in 1 of 2 rows, the first is row 0",
+    f"check nan.csv {CHECK}": "nan.csv has NaN or infinite values in 1 of 2 rows, the first is row 0",
     f"check damaged.npy {CHECK}": "damaged.npy cannot be read as npy",
     f"check pickled.npy {CHECK}": "pickled.npy cannot be read as npy",
     f"check two.npz {CHECK}": "two.npz must hold one array, it holds 2",
@@ -156,7 +217,9 @@ BAD_INPUT = {
     f"check good.npy {CHECK} --level 2": "level must lie in (0, 1), for example 0.05: got 2.0",
     f"check good.npy {CHECK} --level nan": "level must lie in (0, 1)",
     f"check good.npy {CHECK} --level 1e-6": "null draws cannot reach level 1e-06",
-    f"check good.npy {CHECK} --out data.txt/below": "cannot write data.txt/below/result.json",
+    f"check good.npy {CHECK} --out there --image-shape 3": "image-shape is height x width",
+    f"check good.npy {CHECK} --out there --image-shape 3x3": "has 9 pixels, the data have 2 columns",
+    f"check good.npy {CHECK} --out data.txt/below": "cannot write data.txt/below: Not a directory",
     "demo --n 0": "n must be a whole number of at least 1, got 0",
     "demo --n 6 --out data.txt/below": "cannot write data.txt/below: Not a directory",
     "reproduce gm-1d --tiny --device nonsense": "device 'nonsense' cannot be used here",
@@ -230,14 +293,13 @@ def test_an_interrupt_has_the_shells_exit_code(run, monkeypatch):
 # Demo and experiments.
 
 
-def test_the_demo_writes_results_and_pictures(run, place):
-    code, out, _ = run("demo --n 19 --out shown")
-    assert code == 0 and "Control: the model's own draws" in out
-    found = {path.name for path in (place / "shown").iterdir()}
-    assert found == {"data.json", "data.png", "control.json", "control.png"}
+def test_the_demo_writes_two_reports(run, place):
+    code, out, _ = run("demo --n 20 --out shown")
+    assert code == 0 and "Control: the model's own draws" in out and "Open shown/data/report.html" in out
     for name in ("data", "control"):
-        assert json.loads((place / "shown" / f"{name}.json").read_text())["n"] == 19
-        assert (place / "shown" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        found = {path.name for path in (place / "shown" / name).iterdir()}
+        assert found == {"report.html", "result.json", "witness.csv", "critic.safetensors"}
+        assert json.loads((place / "shown" / name / "result.json").read_text())["rows"] == 20
 
 
 def contents(folder):
@@ -297,4 +359,4 @@ def test_a_process_ends_with_the_verdict(place):
 def test_a_process_ends_with_one_line_for_an_error(place):
     done = process(f"check nan.csv {CHECK}")
     assert done.returncode == 2 and done.stdout == ""
-    assert done.stderr.startswith("steincritic: x has NaN") and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("steincritic: nan.csv has NaN") and done.stderr.count("\n") == 1

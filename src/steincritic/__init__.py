@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from steincritic import data, models
 from steincritic.critics import MLP
 from steincritic.data import ScoredPoints
-from steincritic.diagnosis import Diagnosis, diagnose
+from steincritic.diagnosis import Checkup, Comparison, Diagnosis, compare_models, diagnose, examine
 from steincritic.errors import (
     DivergedError,
     DoubtfulWarning,
@@ -32,6 +32,7 @@ from steincritic.gof import (
     power,
 )
 from steincritic.models import as_model
+from steincritic.report.page import save_report
 from steincritic.stein import IMQ, RBF, ksd, stein_witness
 from steincritic.training import Adaptive, Staged, Training, fit_bank, fixed
 from steincritic.witness import Critic, fit_critic, load_critic
@@ -46,6 +47,8 @@ __all__ = [
     "MLP",
     "RBF",
     "Adaptive",
+    "Checkup",
+    "Comparison",
     "Critic",
     "CrossFit",
     "Diagnosis",
@@ -66,8 +69,10 @@ __all__ = [
     "Training",
     "as_model",
     "calibrate",
+    "compare_models",
     "data",
     "diagnose",
+    "examine",
     "fit_bank",
     "fit_critic",
     "fixed",
@@ -78,5 +83,6 @@ __all__ = [
     "models",
     "monitor",
     "power",
+    "save_report",
     "stein_witness",
 ]

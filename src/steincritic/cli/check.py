@@ -15,16 +15,17 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.text import Text
 
-from steincritic.cli.common import FITS, REJECTED, Common, model_named, prepare
+from steincritic.cli.common import FITS, REJECTED, Common, model_named, prepare, print_verdict
 from steincritic.data.points import ScoredPoints, scored
 from steincritic.data.tables import read_table
 from steincritic.diagnosis import Diagnosis, diagnose
+from steincritic.diagnosis.halves import FEWEST
 from steincritic.errors import InputError
 from steincritic.files import write_atomically
-from steincritic.gof import CrossFit, gof_test
+from steincritic.gof import CrossFit, GofResult, gof_test
 from steincritic.gof.choose import choose_method
 from steincritic.models.base import ScoreModel
-from steincritic.report.page import About, save_report
+from steincritic.report.page import About, check_shape, save_report
 
 FILES = ("report.html", "result.json", "witness.csv", "critic.safetensors")
 _FINDINGS = 3
@@ -68,17 +69,14 @@ class Check(Common):
             check_free(self.out, overwrite=self.overwrite)
         shape = parse_shape(self.image_shape)
         table = read_table(self.data, drop_nan=self.drop_nan)
+        check_shape(shape, table.x.shape[1])
         model = model_named(self.model)
-        points = scored(model, table.x, name=str(self.data))
-        diagnosis = diagnosed(
-            model,
-            points,
-            method=self.method,
-            level=self.level,
-            fdr=self.fdr,
-            seed=self.seed,
-            names=table.columns,
-            cache=self.cache,
+        points = scored(model, table.x)
+        test = tested(model, points, method=self.method, level=self.level, seed=self.seed, cache=self.cache)
+        if len(points) < FEWEST:
+            return self._without_diagnosis(test)
+        diagnosis = diagnose(
+            model, points, level=self.level, fdr=self.fdr, seed=self.seed, test=test, names=table.columns
         )
         title = f"{self.data.name} against {self.model}"
         files = []
@@ -91,23 +89,24 @@ class Check(Common):
             print_diagnosis(diagnosis, title=title, files=files, dropped=table.dropped)
         return REJECTED if diagnosis.rejected else FITS
 
+    def _without_diagnosis(self, test: GofResult) -> int:
+        """So few points can be tested, but not searched for where a model fails."""
+        if self.out is not None:
+            write_atomically(self.out / "result.json", (json.dumps(test.to_dict(), indent=1) + "\n").encode())
+        if self.json:
+            print(json.dumps(test.to_dict()))
+        else:
+            print_verdict(test, title=f"{self.data.name} against {self.model}")
+        return REJECTED if test.rejected else FITS
 
-def diagnosed(
-    model: ScoreModel,
-    points: ScoredPoints,
-    *,
-    method: str,
-    level: float,
-    fdr: float,
-    seed: int,
-    names: tuple[str, ...],
-    cache: bool,
-) -> Diagnosis:
+
+def tested(
+    model: ScoreModel, points: ScoredPoints, *, method: str, level: float, seed: int, cache: bool
+) -> GofResult:
     options: dict[str, Any] = {}
     if not cache and "crossfit" in (method, choose_method(model, points)[0] if method == "auto" else ""):
         method, options = "crossfit", {"config": CrossFit(cache=False)}
-    test = gof_test(model, points, method, level, seed, **options)
-    return diagnose(model, points, level=level, fdr=fdr, seed=seed, test=test, names=names)
+    return gof_test(model, points, method, level, seed, **options)
 
 
 def check_free(folder: Path, *, overwrite: bool) -> None:

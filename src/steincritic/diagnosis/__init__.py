@@ -1,5 +1,8 @@
-"""Where a model fails: points, coordinates, regions; and how far."""
+"""Where a model fails, how far, which of several is best, and whether its adapter can be trusted."""
 
+from steincritic.diagnosis.compare import compare_models
+from steincritic.diagnosis.comparison import Comparison
 from steincritic.diagnosis.diagnose import Diagnosis, diagnose
+from steincritic.diagnosis.doctor import Checkup, examine
 
-__all__ = ["Diagnosis", "diagnose"]
+__all__ = ["Checkup", "Comparison", "Diagnosis", "compare_models", "diagnose", "examine"]

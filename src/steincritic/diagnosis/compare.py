@@ -17,7 +17,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from scipy import stats
 from torch import Tensor
 
 from steincritic.critics.network import Network
@@ -288,6 +287,8 @@ def largest_t(values: BankPerPoint, *, level: float, seed: int) -> float:
 
     Of a multivariate t with the correlations of the paired differences: exact for normal differences.
     """
+    from scipy import stats  # slow to import, so only where it is needed
+
     k, n = values.shape
     first, second = torch.triu_indices(k, k, 1)
     difference = values[first] - values[second]  # (pairs, n)

@@ -7,7 +7,6 @@ from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any
 
 import torch
-from scipy import stats
 from torch import Tensor
 
 from steincritic.gof.result import GofResult
@@ -47,6 +46,8 @@ class Comparison:
     def lower_bounds(self) -> PerMember:
         """Fisher divergences are at least this, all of them together with confidence 1 - level."""
         k, m = self.found.shape
+        from scipy import stats  # slow to import, so only where it is needed
+
         quantile = float(stats.t.ppf(1 - self.level / k, m - 1))
         return (self.estimates - quantile * self.standard_errors).clamp(min=0)
 

@@ -106,9 +106,8 @@ class Diagnosis:
         return "The data do not bound the Fisher divergence away from zero."
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON; the witness of every point is in the csv beside it."""
-        return {
-            "test": self.test.to_dict(),
+        """Those of the test and what was found, as plain values ready for JSON."""
+        return self.test.to_dict() | {
             "fisher_lower_bound": self.fisher.lower,
             "fisher_estimate": self.fisher.estimate,
             "fisher_confidence": self.fisher.confidence,
@@ -136,11 +135,8 @@ class Diagnosis:
                 }
                 for r in self.regions
             ],
-            "n": len(self.data),
-            "dim": self.data.dim,
+            "rows": len(self.data),
             "columns": list(self.names),
-            "level": self.level,
-            "seed": self.seed,
         }
 
     def plot(self, ax: "Axes | None" = None, most: int = 20) -> "Axes":

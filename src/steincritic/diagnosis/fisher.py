@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import torch
 from torch import Tensor
@@ -25,9 +26,7 @@ def fisher_bound(halves: Halves, *, confidence: float = 0.95) -> FisherBound:
     f and a come from one half, the mean from the other, whose points are independent of both. Of the
     two halves the better bound is taken, each at half of the error.
     """
-    from scipy.stats import norm
-
-    z = float(norm.ppf(1 - (1 - confidence) / 2))
+    z = NormalDist().inv_cdf(1 - (1 - confidence) / 2)
     means, bounds = [], []
     for half in halves:
         values = _local(half, halves.blocks)

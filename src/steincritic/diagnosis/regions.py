@@ -7,10 +7,10 @@ they propose is tested on points that neither tree nor critic has seen.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 
 import numpy as np
 import torch
-from scipy.stats import fisher_exact, norm
 from torch import Tensor
 
 from steincritic.diagnosis.halves import Half, Halves
@@ -209,6 +209,8 @@ def _tested(
 
 def _count_pvalue(data: np.ndarray, model: np.ndarray) -> float:
     """Fisher's exact test that data and model draws are inside equally often."""
+    from scipy.stats import fisher_exact  # slow to import
+
     table = np.array([[data.sum(), (~data).sum()], [model.sum(), (~model).sum()]])
     return float(fisher_exact(table)[1])
 
@@ -223,7 +225,7 @@ def _witness_pvalue(
         return 1.0
     excess = parts[0].mean() - parts[1].mean() - (parts[2].mean() - parts[3].mean())
     error = sum(part.var(ddof=1) / len(part) for part in parts) ** 0.5
-    return float(norm.sf(excess / error)) if error > 0 else 1.0
+    return NormalDist().cdf(-float(excess / error)) if error > 0 else 1.0
 
 
 def _holm(regions: list[Region]) -> list[Region]:

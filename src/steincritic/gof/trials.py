@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from scipy import stats
 from torch import Tensor
 
 from steincritic.data.points import ScoredPoints
@@ -51,6 +50,8 @@ class Trials:
     def uniformity(self, *, seed: int = 0) -> float:
         """Kolmogorov-Smirnov p-value of the p-values' uniformity, their steps smoothed at random."""
         noise = torch.rand(len(self.pvalues), generator=generator(seed, "smoothing"), dtype=torch.float64)
+        from scipy import stats  # slow to import, so only where it is needed
+
         return float(stats.kstest((self.pvalues - noise / (self.draws + 1)).numpy(), "uniform").pvalue)
 
     def __repr__(self) -> str:

@@ -2,6 +2,7 @@
 
 import io
 import re
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -17,15 +18,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-DATA, MODEL, ALARM = "#d1495b", "#5b8db8", "#c0392b"
+DATA, MODEL, ALARM, QUIET = "#d1495b", "#5b8db8", "#d63a2b", "#8a95a1"  # 3:1 on a white and a dark card
 _INK = "#010203"  # stands for the page's text colour, whatever it is
 _CLOUD = 400  # points drawn of a cloud
-_SHADE: Any = {"color": "#c0392b", "alpha": 0.15, "linewidth": 0}
+_NAME = 24  # letters of a column's name beside an axis
+_SHADE: Any = {"color": ALARM, "alpha": 0.17, "linewidth": 0}
 
 
 def null_histogram(diagnosis: Diagnosis) -> str:
     test = diagnosis.test
-    with _drawing(4.6, 2.3) as (figure, ax):
+    with _drawing(4.1, 2.2) as (figure, ax):
         values = test.null_distribution.cpu().numpy()
         ax.hist(values, bins=min(40, max(8, len(values) // 4)), color=MODEL, label="under the model")
         ax.axvline(test.statistic, color=ALARM, linewidth=2, label="these data")
@@ -36,7 +38,7 @@ def null_histogram(diagnosis: Diagnosis) -> str:
 
 def witness_histogram(diagnosis: Diagnosis) -> str:
     half = diagnosis.halves.first
-    with _drawing(4.6, 2.3) as (figure, ax):
+    with _drawing(4.1, 2.2) as (figure, ax):
         own = diagnosis.points.witness.numpy()
         reference = own if half.draws is None else np.concatenate([own, half.of_draws.witness.numpy()])
         low, high = np.quantile(reference, [0.002, 0.998])
@@ -54,19 +56,19 @@ def witness_histogram(diagnosis: Diagnosis) -> str:
             label="data",
         )
         ax.axvline(0, color=_INK, linewidth=0.6)
-        ax.set(xlabel="witness (large: data are here, the model hardly is; ends hold the rest)", yticks=[])
+        ax.set(xlabel="witness", yticks=[])
         ax.legend(loc="best")
     return _svg(figure, "witness")
 
 
 def training_curves(diagnosis: Diagnosis) -> str:
-    with _drawing(4.6, 2.3) as (figure, ax):
+    with _drawing(4.1, 2.2) as (figure, ax):
         for half, name, colour in zip(
             diagnosis.halves, ("first half", "second half"), (DATA, MODEL), strict=True
         ):
             stein = half.critic.history["stein"] * half.critic.history["lam"]
             ax.plot(range(1, len(stein) + 1), stein.cpu().numpy(), color=colour, linewidth=1.3, label=name)
-        ax.set(xlabel="epoch", ylabel="λ × Stein discrepancy, trained points")
+        ax.set(xlabel="epoch", ylabel="λ × Stein discrepancy")
         ax.legend(loc="best")
         stage = ax.twinx()
         lam = diagnosis.halves.first.critic.history["lam"].cpu().numpy()
@@ -76,10 +78,17 @@ def training_curves(diagnosis: Diagnosis) -> str:
 
 
 def coordinate_bars(diagnosis: Diagnosis, most: int = 15) -> str:
-    shown = min(most, len(diagnosis.coordinates))
-    with _drawing(4.6, 0.22 * shown + 0.7) as (figure, ax):
-        diagnosis.plot(ax, most=most)
-        ax.set_xlabel("z of the coordinate's share (red: adjusted p below the level)")
+    shown, wrong = diagnosis.coordinates[:most], set(diagnosis.wrong_coordinates)
+    with _drawing(4.1, 0.22 * len(shown) + 0.7) as (figure, ax):
+        ax.barh(
+            range(len(shown)),
+            [c.z for c in shown],
+            height=min(0.8, 0.35 * len(shown)),
+            color=[ALARM if c in wrong else QUIET for c in shown],
+        )
+        ax.axvline(0, color=_INK, linewidth=0.6)
+        ax.set_yticks(range(len(shown)), [_short(c.name) for c in shown])
+        ax.set(xlabel="z of its share", ylim=(len(shown) - 0.5, -0.5))
     return _svg(figure, "coordinates")
 
 
@@ -95,7 +104,7 @@ def region_plot(diagnosis: Diagnosis, region: Region, number: int) -> str:
             for x, colour, name in ((draws, MODEL, "model"), (data, DATA, "data")):
                 if x is not None:
                     ax.plot(x[:, columns[0]], x[:, columns[1]], ".", markersize=2, color=colour, label=name)
-            ax.set(xlabel=diagnosis.names[columns[0]], ylabel=diagnosis.names[columns[1]])
+            ax.set(xlabel=_short(diagnosis.names[columns[0]]), ylabel=_short(diagnosis.names[columns[1]]))
             ax.legend(loc="best", markerscale=3)
         _shade(ax, region.conditions, columns)
     return _svg(figure, f"region{number}")
@@ -103,13 +112,14 @@ def region_plot(diagnosis: Diagnosis, region: Region, number: int) -> str:
 
 def _one_column(ax: "Axes", diagnosis: Diagnosis, column: int) -> None:
     data = diagnosis.data.x[:, column].cpu().numpy()
-    low, high = np.quantile(data, [0.002, 0.998])
-    bins = np.linspace(low, high, 40).tolist()
-    if diagnosis.halves.draws is not None:
-        drawn = diagnosis.halves.draws.x[:, column].cpu().numpy()
+    draws = diagnosis.halves.draws
+    drawn = data if draws is None else draws.x[:, column].cpu().numpy()
+    spans = np.quantile(data, [0.002, 0.998]), np.quantile(drawn, [0.002, 0.998])
+    bins = np.linspace(np.min(spans), np.max(spans), 40).tolist()
+    if draws is not None:
         ax.hist(drawn, bins=bins, density=True, color=MODEL, alpha=0.75, label="model")
     ax.hist(data, bins=bins, density=True, histtype="step", color=DATA, linewidth=1.6, label="data")
-    ax.set(xlabel=diagnosis.names[column], yticks=[])
+    ax.set(xlabel=_short(diagnosis.names[column]), yticks=[])
     ax.legend(loc="best")
 
 
@@ -147,20 +157,23 @@ def field_plot(diagnosis: Diagnosis) -> tuple[str, str] | None:
         return None
     x = diagnosis.data.x.to(torch.float64).cpu()
     if len(single) == 1:
-        return _field_line(diagnosis, x), f"Score gap along {single[0].name}."
+        return _field_line(diagnosis, x), (
+            f"The score of the data less that of the model along {single[0].name}: where the line is above "
+            f"zero, the data's density rises more steeply than the model's."
+        )
     a, b = single[0].first, single[1].first
     spans = [torch.quantile(x[:5000, j], torch.tensor([0.02, 0.98], dtype=torch.float64)) for j in (a, b)]
     grid = torch.cartesian_prod(*(torch.linspace(float(s[0]), float(s[1]), 15).double() for s in spans))
     at = x.median(0).values.expand(len(grid), -1).clone()
     at[:, a], at[:, b] = grid[:, 0], grid[:, 1]
     gap = _mean_gap(diagnosis, at)
-    with _drawing(4.0, 3.4) as (figure, ax):
+    with _drawing(4.1, 3.3) as (figure, ax):
         cloud = _sample(x, _CLOUD, seed=0)
-        ax.plot(cloud[:, a], cloud[:, b], ".", markersize=2, color=DATA, alpha=0.5)
-        ax.quiver(*grid.T.numpy(), -gap[:, a], -gap[:, b], color=_INK, width=0.004)
+        ax.plot(cloud[:, a], cloud[:, b], "o", markersize=3, markeredgewidth=0, color=DATA, alpha=0.8)
+        ax.quiver(*grid.T.numpy(), -gap[:, a], -gap[:, b], color=_INK, width=0.003)
         ax.set(
-            xlabel=diagnosis.names[a],
-            ylabel=diagnosis.names[b],
+            xlabel=_short(diagnosis.names[a]),
+            ylabel=_short(diagnosis.names[b]),
             xlim=spans[0].tolist(),
             ylim=spans[1].tolist(),
         )
@@ -174,10 +187,10 @@ def field_plot(diagnosis: Diagnosis) -> tuple[str, str] | None:
 def _field_line(diagnosis: Diagnosis, x: torch.Tensor) -> str:
     low, high = torch.quantile(x[:5000, 0], torch.tensor([0.005, 0.995], dtype=torch.float64)).tolist()
     at = torch.linspace(low, high, 200, dtype=torch.float64)[:, None]
-    with _drawing(4.6, 2.3) as (figure, ax):
+    with _drawing(4.1, 2.2) as (figure, ax):
         ax.plot(at[:, 0], -_mean_gap(diagnosis, at)[:, 0], color=DATA)
         ax.axhline(0, color=_INK, linewidth=0.6)
-        ax.set(xlabel=diagnosis.names[0], ylabel="score of the data - score of the model")
+        ax.set(xlabel=_short(diagnosis.names[0]), ylabel="score gap")
     return _svg(figure, "field")
 
 
@@ -192,15 +205,22 @@ def _sample(x: torch.Tensor, count: int, *, seed: int) -> np.ndarray:
     return out
 
 
+def _short(name: str) -> str:
+    """A column's name that fits beside an axis."""
+    return name if len(name) <= _NAME else name[: _NAME - 1].rstrip() + "…"
+
+
 @contextmanager
 def _drawing(width: float, height: float) -> Iterator[tuple["Figure", "Axes"]]:
+    """A figure narrow enough for its letters to be read on a phone."""
     import matplotlib
     from matplotlib.figure import Figure
 
     ink: Any = dict.fromkeys(
         ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), _INK
     )
-    with styled(), matplotlib.rc_context({**ink, "svg.fonttype": "none", "font.size": 9}):
+    text: Any = {"svg.fonttype": "none", "text.parse_math": False, "font.size": 9, "legend.fontsize": 8.5}
+    with styled(), matplotlib.rc_context({**ink, **text}):
         figure = Figure(figsize=(width, height), layout="constrained")
         yield figure, figure.add_subplot()
 
@@ -210,7 +230,8 @@ def _svg(figure: "Figure", salt: str) -> str:
     import matplotlib
 
     buffer = io.StringIO()
-    with matplotlib.rc_context({"svg.hashsalt": salt, "svg.fonttype": "none"}):
+    with matplotlib.rc_context({"svg.hashsalt": salt, "svg.fonttype": "none"}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from")  # the browser has the letters
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     text = buffer.getvalue()
     text = text[text.index("<svg") :]

@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import math
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -56,11 +57,7 @@ def render(
     from jinja2 import Environment, FileSystemLoader
     from markupsafe import Markup
 
-    if image_shape is not None and int(np.prod(image_shape)) != diagnosis.data.dim:
-        raise InputError(
-            f"image_shape {'x'.join(map(str, image_shape))} has {int(np.prod(image_shape))} pixels, the data "
-            f"have {diagnosis.data.dim} columns"
-        )
+    check_shape(image_shape, diagnosis.data.dim)
     about = about or About()
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
@@ -88,6 +85,15 @@ def render(
         config=json.dumps(dict(about.config), indent=1, default=str, ensure_ascii=False),
         versions=_versions(),
     )
+
+
+def check_shape(image_shape: tuple[int, ...] | None, dim: int) -> None:
+    """Rows of `dim` numbers are images of this shape."""
+    if image_shape is not None and math.prod(image_shape) != dim:
+        raise InputError(
+            f"image_shape {'x'.join(map(str, image_shape))} has {math.prod(image_shape)} pixels, the data "
+            f"have {dim} columns"
+        )
 
 
 def _verdict(diagnosis: Diagnosis) -> str:

@@ -13,6 +13,7 @@ from steincritic.errors import ModelError
 from steincritic.shapes import Points
 
 _GLANCE = 2_000  # draws at which another space is looked at first
+_ENOUGH = 5_000  # draws from which on the end of a second mode cannot be taken for an edge
 _FLAT = 1e-10  # variance along the flattest direction, in standardised columns
 _HARD, _SLOW = 1.3, 1.5  # exponent a of P(closer to the edge than t) ~ t^a; a flat density has a = 1
 
@@ -40,7 +41,7 @@ def check_edges(patient: Patient) -> Verdict:
             "lacks its boundary term: transform to an unbounded space (log, logit, with the Jacobian), or "
             "multiply critics by a factor that vanishes there."
         )
-    if hard or slow:
+    if (hard or slow) and len(x) >= _ENOUGH:
         return "doubtful", (
             f"Near {_listed(hard + slow)} the density of the draws falls to zero slowly or not at all: the "
             "score may have no variance there; transforming to an unbounded space is safer."

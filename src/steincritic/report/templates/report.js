@@ -3,8 +3,9 @@
   const root = document.documentElement;
   const button = document.getElementById("theme");
   const isDark = () => root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-  const label = () => { button.textContent = isDark() ? "Light" : "Dark"; button.setAttribute("aria-pressed", String(isDark())); };
+  const label = () => { button.textContent = isDark() ? "Light mode" : "Dark mode"; };
   button.addEventListener("click", () => { root.dataset.theme = isDark() ? "light" : "dark"; label(); });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", label);
   label();
 
   for (const table of document.querySelectorAll("table.sortable")) {
@@ -21,7 +22,7 @@
         const value = (row) => row.cells[column].dataset.value ?? row.cells[column].textContent;
         const rows = [...body.rows].sort((a, b) => {
           const x = value(a), y = value(b), n = Number(x) - Number(y);
-          return (Number.isNaN(n) ? x.localeCompare(y) : n) * (down ? -1 : 1);
+          return (Number.isNaN(n) ? x.localeCompare(y, undefined, { numeric: true }) : n) * (down ? -1 : 1);
         });
         body.append(...rows);
       });
@@ -36,7 +37,7 @@
     const frame = map.parentElement.getBoundingClientRect(), dot = event.target.getBoundingClientRect();
     tip.textContent = text;
     tip.style.left = Math.max(0, Math.min(dot.left - frame.left + 10, frame.width - tip.offsetWidth)) + "px";
-    tip.style.top = (dot.top - frame.top - 26) + "px";
+    tip.style.top = (dot.top - frame.top + (dot.top - frame.top < 32 ? 14 : -30)) + "px";
   });
   map.addEventListener("pointerleave", () => { tip.hidden = true; });
 })();
