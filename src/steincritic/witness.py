@@ -29,7 +29,7 @@ from steincritic.training.staging import Staged, Staging
 DEFAULT_STAGING = Staged(initial=0.4, floor=5e-4, decay=0.85)
 _FORMAT = "steincritic-critic-1"
 _FRAME_DRAWS = 2000
-_STEPS = 6000  # of training, for however many points
+_STEPS = 4000  # of training, for however many points
 _MISFITS = (KeyError, TypeError, ValueError, RuntimeError, IndexError, AssertionError, StopIteration)
 _HELD_OUT = 0.2  # of the points, for the monitor, as in [repasky2023] section 5.2
 

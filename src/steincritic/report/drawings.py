@@ -119,8 +119,8 @@ def _one_column(ax: "Axes", diagnosis: Diagnosis, column: int) -> None:
     if draws is not None:
         ax.hist(drawn, bins=bins, density=True, color=MODEL, alpha=0.75, label="model")
     ax.hist(data, bins=bins, density=True, histtype="step", color=DATA, linewidth=1.6, label="data")
-    ax.set(xlabel=_short(diagnosis.names[column]), yticks=[])
-    ax.legend(loc="best")
+    ax.set(xlabel=_short(diagnosis.names[column]), yticks=[], ylim=(0, 1.2 * ax.get_ylim()[1]))
+    ax.legend(loc="upper center", ncols=2)
 
 
 def _shade(ax: "Axes", conditions: tuple[Condition, ...], columns: list[int]) -> None:
@@ -219,8 +219,9 @@ def _drawing(width: float, height: float) -> Iterator[tuple["Figure", "Axes"]]:
     ink: Any = dict.fromkeys(
         ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), _INK
     )
-    text: Any = {"svg.fonttype": "none", "text.parse_math": False, "font.size": 9, "legend.fontsize": 8.5}
-    with styled(), matplotlib.rc_context({**ink, **text}):
+    sizes: Any = dict.fromkeys(("font.size", "legend.fontsize", "xtick.labelsize", "ytick.labelsize"), 9)
+    plain: Any = {"svg.fonttype": "none", "text.parse_math": False}  # a $ in a name is a $
+    with styled(), matplotlib.rc_context({**ink, **sizes, **plain}):
         figure = Figure(figsize=(width, height), layout="constrained")
         yield figure, figure.add_subplot()
 

@@ -1,0 +1,179 @@
+"""The report as a file: whole in itself, true to the diagnosis, safe with any name."""
+
+import platform
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+import torch
+
+from steincritic.data.points import ScoredPoints
+from steincritic.diagnosis import diagnose
+from steincritic.errors import InputError
+from steincritic.models import GaussianMixture
+from steincritic.report.page import About, render, save_report
+
+NAMES = ("rejected", "fits", "images", "line", "no-sampler")
+MEGABYTE = 1_000_000
+VOID = {"meta", "link", "img", "br"}
+
+
+class Page(HTMLParser):
+    """Tags with their attributes, text by the tag that holds it; tags must nest."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[tuple[str, str]] = []
+        self._open: list[str] = []
+        self.feed(text)
+        assert self._open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self._open.pop() == tag
+
+    def handle_data(self, data):
+        if self._open and data.strip():
+            self.texts.append((self._open[-1], data.strip()))
+
+    def of(self, *tags: str) -> str:
+        return "\n".join(text for tag, text in self.texts if tag in tags)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_report_needs_nothing_from_outside(pages, name):
+    text = pages[name]
+    for tag, attributes in Page(text).tags:
+        for key in ("src", "href", "xlink:href", "srcset", "action"):
+            assert (attributes.get(key) or "#").startswith(("data:", "#")), (tag, key)
+    assert "http://" not in text and "https://" not in text and "@import" not in text
+    assert all(target.startswith("#") for target in re.findall(r"url\(([^)]*)", text))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_name_within_a_page_is_used_once_and_every_reference_has_its_end(pages, name):
+    tags = Page(pages[name]).tags
+    ids = [attributes["id"] for _, attributes in tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    used = {a["href"][1:] for _, a in tags if (a.get("href") or "").startswith("#")}
+    used |= set(re.findall(r"url\(#([^)]*)\)", pages[name]))
+    assert used <= set(ids)
+
+
+def test_names_are_text_and_never_markup(pages):
+    text = pages["rejected"]
+    page = Page(text)
+    assert "<b>" not in text and "<script>alert" not in text
+    assert sum(tag == "script" for tag, _ in page.tags) == 1
+    assert '<b>&"x' in page.of("th", "td") and '<b>&"x' in page.of("text")  # tables and drawings
+
+
+def test_a_dollar_in_a_name_is_a_dollar(cases):
+    """matplotlib would read $...$ as mathematics, and fail on what is none."""
+    diagnosis = replace(cases["fits"].diagnosis, names=("$\\frac$", "a$b", "_c"))
+    assert "$\\frac$" in Page(render(diagnosis)).of("text")
+
+
+def test_names_in_any_script_are_drawn_without_a_warning(cases):
+    diagnosis = replace(cases["fits"].diagnosis, names=("收入", "возраст", "😀"))
+    assert "收入" in Page(render(diagnosis)).of("text")  # a warning would be an error here
+
+
+def test_the_verdict_leads_and_says_where_to_look(pages):
+    page = Page(pages["rejected"])
+    assert "The model does not fit these 160 points (p = 0.001). The first place to look:" in page.of("p")
+    assert "Where to look" in page.of("h2") and "Regions" in page.of("h2")
+    assert "points are not explained by the model" in page.of("p")
+
+
+def test_without_a_rejection_there_is_no_list_of_suspects(cases, pages):
+    assert not cases["fits"].diagnosis.rejected
+    page = Page(pages["fits"])
+    assert "Nothing in these 120 points speaks against the model" in page.of("p")
+    assert "No list of suspects is shown, as any would be made of chance." in page.of("p")
+    for absent in ("Where to look", "Regions", "What the data lack"):
+        assert absent not in page.of("h2")
+    assert not any("f" in (a.get("class") or "").split() for tag, a in page.tags if tag == "circle")
+    assert "yes" not in page.of("td")
+
+
+def test_a_model_without_a_sampler_has_a_report_without_pvalues_of_points(pages):
+    page = Page(pages["no-sampler"])
+    assert "The model cannot be sampled, so points have no p-values" in page.of("p")
+    assert "p-value" not in page.of("th") and "witness" in page.of("th")
+
+
+def test_images_are_shown_as_images(cases, pages):
+    page = Page(pages["images"])
+    images = [a for tag, a in page.tags if tag == "img"]
+    assert len(images) >= 48 and all(a["src"].startswith("data:image/png;base64,") for a in images)
+    worst = int(cases["images"].diagnosis.points.worst(1)[0])
+    assert images[0]["alt"].startswith(f"row {worst}, witness ")
+    assert "Worst: least explained by the model" in page.of("h3")
+
+
+@pytest.mark.parametrize("shape", [(8, 9), (64,) * 2, (8, 8, 3)])
+def test_an_image_shape_that_is_not_the_datas_is_refused(cases, shape):
+    with pytest.raises(InputError, match=r"image_shape .* pixels, the data have 64 columns"):
+        render(cases["images"].diagnosis, image_shape=shape)
+
+
+def test_a_report_says_how_it_was_made(pages):
+    page = Page(pages["line"])
+    assert "steincritic check line.csv --model 'models.py:q'" in page.of("code")
+    assert "</pre><script>alert(1)</script>" in page.of("pre") and '"level": 0.05' in page.of("pre")
+    made = page.of("p")
+    for part in ("Seed 7.", f"torch {torch.__version__}", f"numpy {np.__version__}", "steincritic "):
+        assert part in made
+    assert f"Python {platform.python_version()}" in made
+
+
+def test_the_same_diagnosis_gives_the_same_bytes(cases, pages, tmp_path):
+    path = save_report(cases["rejected"].diagnosis, tmp_path / "a.html", about=cases["rejected"].about)
+    assert path.read_text(encoding="utf-8") == pages["rejected"]
+
+
+def test_the_same_input_gives_the_same_bytes():
+    model = GaussianMixture([[0.0, 0.0]])
+    x = model.sample(40, seed=1) + 0.5
+    first, second = (render(diagnose(model, x, method="ksd")) for _ in range(2))
+    assert first == second
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_report_is_a_small_file(pages, name):
+    assert len(pages[name].encode()) < MEGABYTE
+
+
+def test_a_report_of_many_rows_is_a_small_file_too(cases):
+    """100,000 rows of 20 columns, half of them flagged; the critics are those of a small case."""
+    n, d = 100_000, 20
+    model = GaussianMixture([[0.0] * d])
+    small = diagnose(
+        model, model.sample(100, seed=1) + 0.8, method="ksd", names=[f"column {j}" for j in range(d)]
+    )
+    x = model.sample(n, seed=2)
+    points = replace(
+        small.points,
+        witness=x[:, 0],
+        pvalues=torch.linspace(0, 1, n, dtype=torch.float64),
+        flagged=torch.arange(n // 2),
+    )
+    large = replace(small, data=ScoredPoints(x, -x), points=points)
+    text = render(large)
+    assert small.rejected and f"{n:,} × {d}" in text
+    assert len(text.encode()) < MEGABYTE
+
+
+def test_a_report_without_words_about_it_is_named_all_the_same(cases):
+    assert About().title in Page(render(cases["line"].diagnosis)).of("h1")
