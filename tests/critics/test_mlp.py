@@ -100,14 +100,16 @@ def test_parts_of_the_divergence_are_sums_over_the_diagonal_of_the_jacobian(laye
         torch.testing.assert_close(parts.sum(-1), div_f, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize(("layers", "activation", "learnable"), KINDS)
-def test_the_pullback_by_hand_is_that_of_autograd(layers, activation, learnable):
+def test_the_pullback_by_hand_is_that_of_autograd(layers, activation, learnable, exact):
     for k in range(1, 4):
         net, dim, one = random_net(layers, activation, learnable, seed=k)
         members = {name: torch.cat([value, 1.1 * value]) for name, value in one.items()}
         source = generator(k, "pullback")
         x, probe, f_cotangent = (normal(source, 2, 7, dim) for _ in range(3))
         div_cotangent = normal(source, 2, 7)
+        probe = None if exact else probe
         f, div_f, pull = net.pullback(members, x, probe, Buffers())
         wanted_f, wanted_div, wanted_pull = autograd_pullback(net, members, x, probe)
         torch.testing.assert_close(f, wanted_f, rtol=1e-10, atol=1e-10)  # rounding, here and below
@@ -121,24 +123,26 @@ def test_the_pullback_by_hand_is_that_of_autograd(layers, activation, learnable)
             assert relative_error(gradient[name], wanted[name]) < 1e-10, name
 
 
-def test_the_pullback_leaves_points_probes_and_weights_as_they_were():
+@pytest.mark.parametrize("exact", [False, True])
+def test_the_pullback_leaves_points_probes_and_weights_as_they_were(exact):
     net, dim, parameters = random_net(2, "silu", True, seed=3)
     source = generator(3, "x")
     given = [normal(source, 1, 5, dim) for _ in range(3)] + [normal(source, 1, 5), *parameters.values()]
     before = [value.clone() for value in given]
     into = {name: torch.empty_like(value) for name, value in parameters.items()}
-    net.pullback(parameters, given[0], given[1], Buffers())[2](given[2], given[3], into)
+    net.pullback(parameters, given[0], None if exact else given[1], Buffers())[2](given[2], given[3], into)
     assert all(torch.equal(a, b) for a, b in zip(given, before, strict=True))
 
 
-def test_buffers_are_used_again_without_a_trace_of_the_last_step():
+@pytest.mark.parametrize("exact", [False, True])
+def test_buffers_are_used_again_without_a_trace_of_the_last_step(exact):
     net, dim, parameters = random_net(2, "silu", True, seed=4)
     buffers, source, answers = Buffers(), generator(4, "x"), []
     steps = [[normal(source, 1, n, dim) for _ in range(3)] + [normal(source, 1, n)] for n in (5, 5, 3)]
     for store in (buffers, None):
         for x, probe, f_cotangent, div_cotangent in steps:
             into = {name: torch.empty_like(value) for name, value in parameters.items()}
-            f, div_f, pull = net.pullback(parameters, x, probe, store or Buffers())
+            f, div_f, pull = net.pullback(parameters, x, None if exact else probe, store or Buffers())
             pull(f_cotangent, div_cotangent, into)
             answers.append([f.clone(), div_f, *into.values()])
     for shared, own in zip(answers[:3], answers[3:], strict=True):

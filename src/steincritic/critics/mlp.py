@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from steincritic.critics.activation import ACTIVATIONS, Activation
-from steincritic.critics.network import Buffers, Parameters, Pullback, autograd_pullback
+from steincritic.critics.exact import exact_pullback
+from steincritic.critics.network import Buffers, Parameters, Pullback
 from steincritic.errors import InputError, check_choice, check_count
 from steincritic.rng import generator
 from steincritic.shapes import BankPerPoint, BankPoints
@@ -135,13 +136,13 @@ class MLP:
     def pullback(
         self, parameters: Parameters, x: BankPoints, probe: BankPoints | None, buffers: Buffers
     ) -> tuple[BankPoints, BankPerPoint, Pullback]:
-        """By hand for a probe, the usual way to train; by autograd through the closed form otherwise.
+        """By hand, for the exact divergence as for a probe.
 
         The probe travels as a tangent: its rows are stacked under the points' rows, so each layer is one
         product for both, forwards and backwards.
         """
         if probe is None:
-            return autograd_pullback(self, parameters, x, None)
+            return exact_pullback(self._activation, len(self.hidden), parameters, x, buffers)
         n, last = x.shape[1], len(self.hidden) + 1
         rows = [buffers.take("rows", (len(x), 2 * n, x.shape[2]), x)]  # (e, 2n, .) into each layer
         rows[0][:, :n], rows[0][:, n:] = x, probe
