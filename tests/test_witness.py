@@ -17,7 +17,7 @@ from steincritic.models import GaussianMixture, PairModel
 from steincritic.stein import witness_of
 from steincritic.training import Staged, Training, fixed
 from steincritic.training import fit as fit_module
-from steincritic.witness import fit_critic, load_critic
+from steincritic.witness import DEFAULT_STAGING, fit_critic, load_critic, paced
 
 PAIR = problem("gm-2d")
 WIDE = GaussianMixture([[10.0, -3.0]], [[25.0, 0.04]])  # coordinates of very different scale
@@ -223,3 +223,16 @@ def test_pickles_are_refused(tmp_path):
     (tmp_path / "critic.pt").write_bytes(pickle.dumps({"w1": [1.0]}))
     with pytest.raises(FileFormatError):
         load_critic(tmp_path / "critic.pt")
+
+
+@pytest.mark.parametrize("n", [10, 40, 2666])
+def test_moderate_samples_are_trained_on_with_the_usual_settings(n):
+    assert paced(n) == (Training(), DEFAULT_STAGING)
+
+
+@pytest.mark.parametrize("n", [3000, 10_000, 50_000, 10**6])
+def test_large_samples_take_no_more_steps_and_as_many_stages(n):
+    training, staging = paced(n)
+    steps = -(-n // training.batch_size) * training.epochs
+    assert steps <= max(4400, -(-n // training.batch_size)) and training.batch_size <= 200
+    assert training.epochs >= 1 and abs(steps // staging.every - Training().epochs) <= 6

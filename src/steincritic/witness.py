@@ -220,7 +220,7 @@ def paced(
     training = training or Training()
     batch = min(max(training.batch_size, n * training.epochs // _STEPS), 5 * training.batch_size)
     per_epoch = -(-n // batch)
-    epochs = max(1, min(training.epochs, _STEPS // per_epoch))
+    epochs = max(1, min(training.epochs, round(_STEPS / per_epoch)))
     if batch == training.batch_size and epochs == training.epochs:
         return training, staging
     every = max(1, per_epoch * epochs // training.epochs)

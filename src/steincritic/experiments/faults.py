@@ -50,7 +50,7 @@ class PlantedFaults:
         ("points", 1000, 200),
         ("coordinate", 500, 100),
         ("region", 2000, 100),
-        ("none", 500, 200),
+        ("none", 500, 100),
     )
     together: int = 5
     tiny: bool = False
