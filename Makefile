@@ -2,17 +2,21 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+BROWSER := .venv/.browser
 
-.PHONY: demo test test-slow lint format benchmark clean
+.PHONY: demo test test-slow test-adapters lint format benchmark clean
 
 demo: $(READY)
 	$(BIN)/steincritic demo --out out/demo
 
-test: $(READY)
+test: $(READY) $(BROWSER)
 	$(BIN)/python -m pytest -q
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -q -m slow
+
+test-adapters: .venv/adapters/.ready
+	.venv/adapters/bin/python -m pytest -q tests/models/test_adapters.py
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -31,6 +35,20 @@ $(READY): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv || { echo "python3 has no venv module: apt-get install python3-venv"; exit 1; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,dask]'
 	@touch $(READY)
+
+# The libraries whose models are understood, in an environment of their own: they are large.
+.venv/adapters/.ready: $(READY)
+	$(PYTHON) -m venv .venv/adapters
+	.venv/adapters/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,adapters]'
+	@touch $@
+
+# Chromium, for the tests that look at reports as a reader would: tried once, and never a reason to fail.
+APT := DEBIAN_FRONTEND=noninteractive timeout 600 apt-get -qq -o Acquire::Retries=1 -o Acquire::http::Timeout=30
+$(BROWSER): | $(READY)
+	@{ command -v chromium || command -v chromium-browser || command -v google-chrome || \
+	  { [ "$$(id -u)" = 0 ] && $(APT) update && $(APT) install -y --no-install-recommends chromium; }; } \
+	  >/dev/null 2>&1 || echo "no Chromium: tests of reports in a browser are skipped; apt-get install chromium"
+	@touch $(BROWSER)
 
 clean:
 	rm -rf .venv out

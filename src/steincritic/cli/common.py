@@ -19,6 +19,7 @@ from steincritic.errors import DivergedError, InputError
 from steincritic.gof import GofResult
 from steincritic.models.base import ScoreModel
 from steincritic.models.spec import load_model
+from steincritic.training.progress import take_down
 
 FITS, REJECTED, ERROR = 0, 1, 2
 Device = Annotated[str, tyro.conf.arg(help="cpu, cuda, or auto: a GPU where there is one")]
@@ -38,9 +39,11 @@ def guarded(command: Callable[[], int], *, show_traceback: bool = False) -> int:
     try:
         return command()
     except KeyboardInterrupt:
+        take_down()
         print("steincritic: interrupted; nothing half-written is left behind", file=sys.stderr)
         return 130
     except Exception as error:
+        take_down()
         if show_traceback or not isinstance(error, USERS):
             traceback.print_exc()
         else:

@@ -30,6 +30,7 @@ Name = Literal[
     "calibration",
     "streams",
     "planted-faults",
+    "lazy-training",
 ]
 
 

@@ -49,7 +49,7 @@ class PlantedFaults:
     counts: tuple[tuple[str, int, int], ...] = (  # kind, n, runs
         ("points", 1000, 200),
         ("coordinate", 500, 100),
-        ("region", 2000, 100),
+        ("region", 1000, 100),
         ("none", 500, 100),
     )
     together: int = 5

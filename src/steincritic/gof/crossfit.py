@@ -5,6 +5,7 @@ model draws; everything is standardised over the B + 1 runs alike. So under the 
 are exchangeable and the rank of the observed one is an exact p-value, whatever training does inside.
 """
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -14,7 +15,7 @@ from steincritic.data.points import Frame, ScoredPoints, sample_points, scored
 from steincritic.errors import InputError, ModelError
 from steincritic.gof.cache import NullCache, fingerprint
 from steincritic.gof.null import as_null_tensor, check_draws
-from steincritic.gof.panel import MEMBERS, CrossFit, Panel, chunks, join_all, panel
+from steincritic.gof.panel import MEMBERS, CrossFit, Panel, chunks, panel
 from steincritic.gof.result import GofResult
 from steincritic.models.base import SamplingModel, as_model
 from steincritic.rng import derive
@@ -109,21 +110,22 @@ class NullRuns:
         """Runs number start to start + count; those not known yet are made, and kept."""
         have = 0 if self._known is None else len(self._known)
         if have < start + count:
-            fresh = self._make(have, start + count - have)
-            self._known = fresh if self._known is None else self._known.joined(fresh)
-            self._cache.put(self._key, {k: getattr(self._known, k) for k in MEMBERS})
+            for fresh in self._made(have, start + count - have):
+                self._known = fresh if self._known is None else self._known.joined(fresh)
+                self._cache.put(self._key, {k: getattr(self._known, k) for k in MEMBERS})
         assert self._known is not None
         return self._known[start : start + count]
 
-    def _make(self, start: int, count: int) -> Panel:
-        parts = []
+    def _made(self, start: int, count: int) -> Iterator[Panel]:
+        """In pieces: of what fits the memory budget, and short ones on a CPU, where that costs nothing."""
+        largest = next(chunks(count, len(self._like), self._like.dim, self._config)).stop
+        size = min(largest, _BLOCK) if self._like.x.device.type == "cpu" else largest
         with StepBar("null runs", count) as bar:
-            for rows in chunks(count, len(self._like), self._like.dim, self._config):
-                numbers = range(start + rows.start, start + min(rows.stop, count))
+            for first in range(start, start + count, size):
+                numbers = range(first, min(first + size, start + count))
                 seeds = [derive(0, "null run", k) for k in numbers]
-                parts.append(panel(self._datasets(numbers), seeds, self._config))
+                yield panel(self._datasets(numbers), seeds, self._config)
                 bar.advance(len(numbers))
-        return join_all(parts)
 
     def _datasets(self, numbers: range) -> ScoredPoints:
         """Datasets by their numbers; drawn in blocks, as a chain sampler is slow for few draws."""

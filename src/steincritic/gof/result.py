@@ -13,6 +13,15 @@ from steincritic.errors import InputError, check_level
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_WORDS = {
+    "fresh": "fresh Monte Carlo",
+    "pooled": "pooled bootstrap",
+    "permutation": "permutation against model draws",
+    "wild": "wild bootstrap",
+    "spectrum": "simulated limit law",
+    "z": "normal limit",
+}
+
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class GofResult:
@@ -47,6 +56,11 @@ class GofResult:
     def rejected(self) -> bool:
         return self.pvalue <= self.level
 
+    @property
+    def threshold_words(self) -> str:
+        """The threshold as a sentence has it."""
+        return _WORDS.get(self.threshold, self.threshold)
+
     def __repr__(self) -> str:
         verdict = "rejected" if self.rejected else "not rejected"
         return (
@@ -65,7 +79,7 @@ class GofResult:
         lines = [
             f"{verdict} (p = {self.pvalue:.3g}, level {self.level:g}).",
             f"Statistic {self.statistic:.4g} on {self.n} points, against {len(self.null_distribution)} "
-            f"draws under the model; method {self.method}, threshold {self.threshold} ({strength}).",
+            f"draws under the model; method {self.method}, threshold {self.threshold_words} ({strength}).",
         ]
         return "\n".join([*lines, *self.notes])
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from steincritic.errors import InputError
 from steincritic.files import write_atomically
 from steincritic.records import Record
+from steincritic.report.lazy_figures import draw_lazy, lazy_table
 from steincritic.report.mixture_figures import draw_adaptive, draw_one_dimension, draw_table_figures
 from steincritic.report.power_figures import (
     calibration_table,
@@ -41,6 +42,7 @@ PAGES: dict[str, Page] = {
     "calibration": Page(calibration_table, draw_calibration),
     "streams": Page(streams_table, draw_streams),
     "planted-faults": Page(faults_table, draw_faults),
+    "lazy-training": Page(lazy_table, draw_lazy),
 }
 
 

@@ -36,10 +36,11 @@ def plane_map(diagnosis: Diagnosis, *, seed: int = 0) -> Map:
         return Map(rows, _unit(x), "the two coordinates")
     try:
         from openTSNE import TSNE
+
+        return Map(rows, _unit(np.asarray(TSNE(random_state=seed, n_jobs=1).fit(x))), "a t-SNE map")
     except ImportError:
         _, _, axes = np.linalg.svd(x, full_matrices=False)
         return Map(rows, _unit(x @ axes[:2].T), "two principal components")
-    return Map(rows, _unit(np.asarray(TSNE(random_state=seed, n_jobs=1).fit(x))), "t-SNE")
 
 
 def _unit(xy: np.ndarray) -> np.ndarray:

@@ -23,6 +23,7 @@ _TEMPLATES = Path(__file__).parent / "templates"
 _ROWS = 50  # of the table of points
 _COLUMNS = 12  # of the data shown in tables
 _IMAGES = 24
+_PIXELS = 64  # on a side; larger images are thinned out
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,6 +202,8 @@ def _png(row: torch.Tensor, shape: tuple[int, ...]) -> str:
     from matplotlib.image import imsave
 
     pixels = row.detach().cpu().double().numpy().reshape(shape)
+    step = -(-max(shape[:2]) // _PIXELS)
+    pixels = pixels[::step, ::step]
     low, high = pixels.min(), pixels.max()
     unit = (pixels - low) / (high - low) if high > low else np.zeros_like(pixels)
     buffer = io.BytesIO()

@@ -30,10 +30,10 @@ class ProgressBar:
         if self._bar is None:
             self._bar = _bar("epochs")
             self._task = self._bar.add_task(self._title, total=epochs)
-            self._bar.start()
+            _begin(self._bar)
         self._bar.update(self._task, completed=epoch + 1)
         if epoch + 1 == epochs:
-            self._bar.stop()
+            _end(self._bar)
 
 
 class StepBar:
@@ -47,7 +47,7 @@ class StepBar:
         if sys.stderr.isatty() and self._total > 1:
             self._progress = _bar("steps")
             self._task = self._progress.add_task(self._title, total=self._total)
-            self._progress.start()
+            _begin(self._progress)
         return self
 
     def advance(self, steps: int) -> None:
@@ -56,7 +56,27 @@ class StepBar:
 
     def __exit__(self, *_: object) -> None:
         if self._progress is not None:
-            self._progress.stop()
+            _end(self._progress)
+
+
+_shown: "list[Progress]" = []
+
+
+def take_down() -> None:
+    """Stop the bars of work that ended before its time, so that the terminal has its cursor back."""
+    for bar in list(_shown):
+        _end(bar)
+
+
+def _begin(bar: "Progress") -> None:
+    _shown.append(bar)  # first, as an interrupt may come at any time
+    bar.start()
+
+
+def _end(bar: "Progress") -> None:
+    bar.stop()
+    if bar in _shown:
+        _shown.remove(bar)
 
 
 def _bar(unit: str) -> "Progress":
