@@ -20,8 +20,9 @@ from steincritic.gof.cache import NullCache
 from steincritic.gof.crossfit import _ranked
 from steincritic.gof.panel import Panel, chunks, fold_sets, panel
 from steincritic.models import GaussianMixture
-from steincritic.rng import generator
+from steincritic.rng import derive, generator
 from steincritic.training import Training, fit_bank, fixed
+from steincritic.witness import model_frame
 
 Q = GaussianMixture([[0.0, 0.0]])
 X = Q.sample(24, seed=1)
@@ -264,6 +265,23 @@ def test_a_statistic_that_no_run_reaches_uses_all_draws():
     statistic, others = _ranked(far, null, 199, replace(TINY, stop_early=5))
     assert len(others) == 199 and float(others.max()) < statistic
     assert null.next == 199 + 49  # a quarter of the draws standardise and are not ranked
+
+
+def test_null_runs_are_what_an_observed_dataset_would_be():
+    """Draws of the model, taken as data with a null run's seed, have that run's numbers."""
+    model = GaussianMixture([[0.5, -1.0]], 2.0)
+    config = replace(TINY, cache=False)
+    points = scored(model, model.sample(11, seed=3))
+    frame = model_frame(model, points, seed=0)
+    made = crossfit.NullRuns(model, frame, points, config).runs(0, 43)
+    for block in range(3):  # twenty datasets a block
+        drawn = model.sample(20 * 11, seed=derive(0, "null block", block))
+        for k in range(block * 20, min(block * 20 + 20, 43)):
+            x = drawn[(k % 20) * 11 : (k % 20 + 1) * 11]
+            own = frame.enter(ScoredPoints(x, model.score(x)))
+            seeds = [derive(0, "null run", k)]
+            observed = panel(ScoredPoints(own.x[None], own.score[None]), seeds, config)
+            assert_same_panels(observed, made[k : k + 1])
 
 
 # The cache of null runs.
