@@ -27,6 +27,7 @@ PROMISED = {
     "calibration": {"rows", "levels"},
     "streams": {"rows", "level"},
     "planted-faults": {"rows", "fdr"},
+    "lazy-training": {"rows", "corollary", "staged", "suggestions"},
 }
 POWERS = ("power_exact", "power_stochastic")
 ROW = {

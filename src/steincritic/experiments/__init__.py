@@ -4,13 +4,14 @@ from steincritic.experiments.adaptive import ADAPTIVE
 from steincritic.experiments.base import Context, Experiment
 from steincritic.experiments.calibration import CALIBRATION
 from steincritic.experiments.faults import FAULTS
+from steincritic.experiments.lazy_training import LAZY
 from steincritic.experiments.mixture_1d import ONE_DIMENSION
 from steincritic.experiments.mixture_tables import TABLES
 from steincritic.experiments.power_curves import CURVES
 from steincritic.experiments.streams import STREAMS
 
 EXPERIMENTS: dict[str, Experiment] = {
-    e.name: e for e in (ONE_DIMENSION, *TABLES, ADAPTIVE, *CURVES, CALIBRATION, STREAMS, FAULTS)
+    e.name: e for e in (ONE_DIMENSION, *TABLES, ADAPTIVE, *CURVES, CALIBRATION, STREAMS, FAULTS, LAZY)
 }
 
 __all__ = ["EXPERIMENTS", "Context", "Experiment"]

@@ -153,10 +153,16 @@ def _laws(record: Record, folder: Path) -> Path:
                 bound = [values[lazy] for values in row["envelope"]]
                 line[2].plot(times, bound, color=colour, linewidth=0.8, linestyle="--")
             _sample_curves(line[3], record, row, colour)
-        guides = ((-1, "slope −1"), (-1, "slope −1"), (2, "slope 2"), (-0.5, "slope −½"))
-        for ax, (exponent, label) in zip(line, guides, strict=True):
+        early = sum(s <= record.config["early_until"] for s in clock)
+        guides = (
+            (-1, "slope −1", None),
+            (-1, "slope −1", None),
+            (2, "slope 2", early),
+            (-0.5, "slope −½", None),
+        )
+        for ax, (exponent, label, first) in zip(line, guides, strict=True):
             ax.set(xscale="log", yscale="log")
-            _guide(ax, exponent, label)
+            _guide(ax, exponent, label, first)
         line[3].set_xticks(rows[0]["samples"]["sizes"], [str(n) for n in rows[0]["samples"]["sizes"]])
         line[3].minorticks_off()
         line[0].set_ylabel(f"{_NAMES[name]}\n|λu − λū|")
@@ -191,19 +197,20 @@ def _sample_curves(ax: "Axes", record: Record, row: dict[str, Any], colour: str)
         )
 
 
-def _guide(ax: "Axes", exponent: float, label: str) -> None:
-    """A thin line of the expected slope through the middle of what is drawn first."""
+def _guide(ax: "Axes", exponent: float, label: str, first: int | None) -> None:
+    """A thin line of the expected slope beside the first curve, or beside its first points."""
     line = ax.lines[0]
-    x, y = np.array(line.get_xdata(), float), np.array(line.get_ydata(), float)
+    x, y = np.array(line.get_xdata(), float)[:first], np.array(line.get_ydata(), float)[:first]
     middle = len(x) // 2
-    values = 2.2 * y[middle] * (x / x[middle]) ** exponent
+    lift = 2.2 if first is None else 150  # clear of the other widths
+    values = lift * y[middle] * (x / x[middle]) ** exponent
     limits = ax.get_ylim()
     ax.plot(x, values, color=ACCENT, linewidth=0.9)
     ax.annotate(
         label,
         (x[middle], values[middle]),
         textcoords="offset points",
-        xytext=(4, 6),
+        xytext=(4, 6) if exponent < 0 else (-36, 6),
         color=ACCENT,
         fontsize=7.5,
     )
