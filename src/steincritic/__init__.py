@@ -34,6 +34,7 @@ from steincritic.gof import (
 from steincritic.models import as_model
 from steincritic.report.page import save_report
 from steincritic.stein import IMQ, RBF, ksd, stein_witness
+from steincritic.theory.suggest import suggest_staging
 from steincritic.training import Adaptive, Staged, Training, fit_bank, fixed
 from steincritic.witness import Critic, fit_critic, load_critic
 
@@ -85,4 +86,5 @@ __all__ = [
     "power",
     "save_report",
     "stein_witness",
+    "suggest_staging",
 ]

@@ -1,10 +1,9 @@
 """What a model is to this library: something with a score, perhaps with a sampler."""
 
-from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from steincritic.errors import InputError
 from steincritic.shapes import PerPoint, Points
@@ -42,20 +41,27 @@ def as_model(obj: Any) -> ScoreModel:
 
     Accepted: an object with `score(x)` (and, for exact tests, `sample(n, seed=0)`); a
     `torch.distributions.Distribution`; a pair `(score, sample)` of callables, or `(score, None)`;
-    an energy `nn.Module` E(x) with q ∝ exp(-E); a callable log-density, normalised or not.
+    an energy `nn.Module` E(x) with q ∝ exp(-E), or a module with `log_prob(x)`; a callable log-density,
+    normalised or not; flows of zuko and normflows; mixtures and kernel densities of scikit-learn; frozen
+    distributions of scipy.stats; a log-density that went through `jax.jit`; NumPyro distributions;
+    models of PyMC and PyStan; an OpenMM context. What no class tells (a NumPyro model, a diffusion net)
+    has its own name in `models.adapters`.
 
     >>> q = as_model(torch.distributions.MultivariateNormal(torch.zeros(3), torch.eye(3)))
     >>> q.score(torch.ones(1, 3))
     tensor([[-1., -1., -1.]])
     """
+    from steincritic.models.adapters import EnergyModel, ModuleDensity, adapt
     from steincritic.models.density import DistributionModel, LogDensity, PairModel
 
+    if (model := adapt(obj)) is not None:  # first: estimators of scikit-learn have another kind of score
+        return model
     if isinstance(obj, torch.distributions.Distribution):
         return DistributionModel(obj)
     if isinstance(obj, ScoreModel):
         return obj
     if isinstance(obj, nn.Module):
-        return LogDensity(_negative(obj))
+        return ModuleDensity(obj) if hasattr(obj, "log_prob") else EnergyModel(obj, casts=False)
     if isinstance(obj, tuple) and len(obj) == 2 and callable(obj[0]):
         return PairModel(obj[0], obj[1])
     if callable(obj):
@@ -64,7 +70,3 @@ def as_model(obj: Any) -> ScoreModel:
         "a model must have score(x), or be a torch distribution, an energy nn.Module, a log-density "
         f"callable or a (score, sample) pair; got {type(obj).__name__}"
     )
-
-
-def _negative(energy: nn.Module) -> Callable[[Tensor], Tensor]:
-    return lambda x: -energy(x)

@@ -1,0 +1,52 @@
+"""Models of other libraries. None of these is imported before one of its objects is at hand.
+
+`adapt` looks at the class of an object, `as_model` asks it first. What no class tells (a plain function
+written for JAX, a NumPyro model, a diffusion net) has its own name here.
+"""
+
+from importlib import import_module
+from typing import Any
+
+from steincritic.models.adapters.diffusion import DiffusionModel
+from steincritic.models.adapters.energy import EnergyModel, ModuleDensity
+from steincritic.models.adapters.jax import JaxDensity
+from steincritic.models.adapters.numeric import NumericDensity
+from steincritic.models.adapters.numpyro import NumPyroPosterior
+from steincritic.models.adapters.openmm import OpenMMModel
+from steincritic.models.adapters.pymc import PyMCPosterior
+from steincritic.models.adapters.stan import StanPosterior
+from steincritic.models.base import ScoreModel
+
+__all__ = [
+    "DiffusionModel",
+    "EnergyModel",
+    "JaxDensity",
+    "ModuleDensity",
+    "NumPyroPosterior",
+    "NumericDensity",
+    "OpenMMModel",
+    "PyMCPosterior",
+    "StanPosterior",
+    "adapt",
+]
+
+_FILES = {  # first part of a class's module: the file here that knows such objects
+    "jaxlib": "jax",
+    "normflows": "normflows",
+    "numpyro": "numpyro",
+    "openmm": "openmm",
+    "pymc": "pymc",
+    "scipy": "scipy",
+    "sklearn": "sklearn",
+    "stan": "stan",
+    "zuko": "zuko",
+}
+
+
+def adapt(obj: Any) -> ScoreModel | None:
+    """The object of another library as a model; None where it is of no library known here, or no model."""
+    for kind in type(obj).__mro__:
+        if file := _FILES.get(kind.__module__.partition(".")[0]):
+            model: ScoreModel | None = import_module(f"{__name__}.{file}").adapt(obj)
+            return model
+    return None

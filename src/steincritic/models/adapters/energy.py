@@ -1,0 +1,46 @@
+"""Networks that are a log-density, or an energy E with q ∝ exp(-E). Draws: `LangevinModel(net, dim=...)`."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from steincritic.models.density import LogDensity
+from steincritic.shapes import PerPoint
+
+
+class EnergyModel(LogDensity):
+    """An `nn.Module` E(x) of shape (n,) or (n, 1).
+
+    Args:
+        energy: the network.
+        dim: number of coordinates, where it should be stated.
+        casts: ask the network in the dtype and on the device of its weights, whatever the points have;
+            otherwise points of another dtype are refused, as `as_model` does.
+    """
+
+    def __init__(self, energy: nn.Module, *, dim: int | None = None, casts: bool = True) -> None:
+        self.like = weights_like(energy)
+        negative: Callable[[Tensor], Tensor] = lambda x: -energy(x)  # noqa: E731
+        super().__init__(at_home(negative, self.like) if casts else negative, dim=dim)
+
+
+class ModuleDensity(LogDensity):
+    """An `nn.Module` with `log_prob(x)`, asked in the dtype and on the device of its weights."""
+
+    def __init__(self, module: nn.Module, *, dim: int | None = None) -> None:
+        self.like = weights_like(module)
+        super().__init__(at_home(module.log_prob, self.like), dim=dim)  # type: ignore[arg-type]
+
+
+def weights_like(module: nn.Module) -> Tensor:
+    """An empty tensor with the dtype and device of a module's weights; float64 where it has none."""
+    for weight in (*module.parameters(), *module.buffers()):
+        if weight.is_floating_point():
+            return torch.empty(0, dtype=weight.dtype, device=weight.device)
+    return torch.empty(0, dtype=torch.float64)
+
+
+def at_home(function: Callable[[Tensor], Tensor], like: Tensor) -> Callable[[Tensor], PerPoint]:
+    """A function that is asked in one dtype, on one device, and answers in those of its argument."""
+    return lambda x: function(x.to(like)).to(x)

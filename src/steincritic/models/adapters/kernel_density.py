@@ -1,0 +1,72 @@
+"""Kernel density estimates with Gaussian kernels: a mixture with a component at every point."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from steincritic.errors import InputError, check_count
+from steincritic.models.mixture import as_parameter
+from steincritic.rng import generator
+from steincritic.shapes import PerPoint, Points
+
+_BLOCK = 4_000_000  # distances held at once
+
+
+class KernelDensity:
+    r"""$q(x) = \sum_i w_i N(x; t_i, H)$, all kernels with one covariance H.
+
+    Args:
+        points: t, (m, d).
+        covariance: H, (d, d).
+        weights: (m,), normalised here; equal when left out.
+    """
+
+    def __init__(self, points: Any, covariance: Any, weights: Any = None) -> None:
+        self.points = as_parameter(points, "points")
+        self.dim = self.points.shape[1]
+        factor, failed = torch.linalg.cholesky_ex(as_parameter(covariance, "covariance").to(self.points))
+        if bool(failed):
+            raise InputError("the kernel's covariance is not positive definite")
+        self._factor: Tensor = factor  # (d, d) lower
+        weights = torch.ones(len(self.points)) if weights is None else as_parameter(weights, "weights")
+        self._log_weights: Tensor = (weights / weights.sum()).to(self.points).log()
+        log_det = 2 * factor.diagonal().log().sum()
+        self._log_scale = -0.5 * (float(log_det) + self.dim * math.log(2 * math.pi))
+        self._inside = self._whitened(self.points)
+
+    def log_prob(self, x: Points) -> PerPoint:
+        blocks = self._blocks(self._whitened(x))
+        return torch.cat([self._joint(rows).logsumexp(-1) for rows in blocks]) + self._log_scale
+
+    def score(self, x: Points) -> Points:
+        r"""$H^{-1} (\sum_i r_i(x) t_i - x)$ with responsibilities r."""
+        y, inside = self._whitened(x), self._inside.to(x)
+        means = torch.cat([self._joint(rows).softmax(-1) @ inside for rows in self._blocks(y)])
+        pull: Tensor = torch.linalg.solve_triangular(self._factor.to(x), means - y, upper=False, left=False)
+        return pull
+
+    def sample(self, n: int, *, seed: int = 0) -> Points:
+        check_count(n, name="n")
+        source = generator(seed, "kernel density", device=self.points.device)
+        rows = torch.multinomial(self._log_weights.exp(), n, replacement=True, generator=source)
+        z = torch.randn(n, self.dim, generator=source, dtype=self.points.dtype, device=self.points.device)
+        return self.points[rows] + z @ self._factor.T
+
+    def _whitened(self, x: Points) -> Points:
+        """Coordinates in which every kernel is standard normal."""
+        whitened: Tensor = torch.linalg.solve_triangular(self._factor.to(x).T, x, upper=True, left=False)
+        return whitened
+
+    def _joint(self, y: Points) -> Tensor:
+        """(n, m): log of weight times kernel, up to its constant; differences keep the digits."""
+        inside = self._inside.to(y)
+        squared = torch.zeros(len(y), len(inside), dtype=y.dtype, device=y.device)
+        for j in range(self.dim):
+            squared = squared + (y[:, j, None] - inside[:, j]).square()
+        return self._log_weights.to(y) - 0.5 * squared
+
+    def _blocks(self, y: Points) -> tuple[Tensor, ...]:
+        blocks: tuple[Tensor, ...] = y.split(max(1, _BLOCK // len(self.points)))
+        return blocks

@@ -1,0 +1,13 @@
+"""normflows: `NormalizingFlow`, whose draws come with their log-densities."""
+
+from typing import Any
+
+from steincritic.models.adapters.flow import FlowModel
+from steincritic.models.adapters.outside import require
+
+
+def adapt(obj: Any) -> FlowModel | None:
+    normflows = require("normflows", extra="normflows")
+    if isinstance(obj, normflows.NormalizingFlow):
+        return FlowModel(obj.log_prob, lambda n: obj.sample(n)[0])
+    return None

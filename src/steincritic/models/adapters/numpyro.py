@@ -1,0 +1,76 @@
+"""NumPyro: posteriors of models, in their unconstrained space, and distributions of vectors."""
+
+from typing import Any
+
+import numpy as np
+
+from steincritic.errors import InputError
+from steincritic.models.adapters.jax import JaxDensity, key, to_torch
+from steincritic.models.adapters.outside import check_names, element_names, flat_draws, require
+from steincritic.shapes import Points
+
+
+class NumPyroPosterior(JaxDensity):
+    """The posterior of a NumPyro model given its arguments, in unconstrained coordinates.
+
+    A scale tau > 0, say, is the coordinate log tau here, and the density has the Jacobian in it. Draws in
+    the model's own parameters go through `unconstrain` before they are tested.
+
+    Args:
+        model: the function with `numpyro.sample` statements; the observed ones hold data.
+        args, kwargs: what the model is called with.
+    """
+
+    def __init__(self, model: Any, *args: Any, **kwargs: Any) -> None:
+        util = require("numpyro.infer.util", extra="numpyro")
+        ravel_pytree = require("jax.flatten_util", extra="jax").ravel_pytree
+        self._call = (model, args, kwargs)
+        info = util.initialize_model(key(0), model, model_args=args, model_kwargs=kwargs)
+        first = info.param_info.z  # dict of one unconstrained array a parameter
+        if not first:
+            raise InputError("this NumPyro model has no continuous parameters")
+        flat, self._unravel = ravel_pytree(first)
+        self._constrain = info.postprocess_fn
+        self._shapes = {name: tuple(value.shape) for name, value in first.items()}
+        # in the order of JAX, which sorts the names
+        self.names = [n for name in sorted(first) for n in element_names(name, self._shapes[name])]
+        super().__init__(lambda v: -info.potential_fn(self._unravel(v)), dim=len(flat))
+
+    def unconstrain(self, draws: Any) -> Points:
+        """Draws of the parameters, `mcmc.get_samples()` or ArviZ's, as points (n, dim)."""
+        util = require("numpyro.infer.util", extra="numpyro")
+        ravel_pytree = require("jax.flatten_util", extra="jax").ravel_pytree
+        jax = require("jax", extra="jax")
+        arrays = flat_draws(draws)
+        check_names(arrays, sorted(self._shapes))
+        given = {name: jax.numpy.asarray(arrays[name]) for name in self._shapes}
+        points = jax.vmap(lambda point: ravel_pytree(util.unconstrain_fn(*self._call, point))[0])(given)
+        return to_torch(points)
+
+    def constrain(self, x: Points) -> dict[str, np.ndarray]:
+        """Points as draws of the parameters, and of what the model computes from them."""
+        jax = require("jax", extra="jax")
+        values = jax.vmap(lambda v: self._constrain(self._unravel(v)))(self._given(x))
+        return {name: np.asarray(value) for name, value in values.items()}
+
+
+def adapt(obj: Any) -> JaxDensity | None:
+    """A NumPyro distribution of one vector, or of one number."""
+    numpyro = require("numpyro.distributions", extra="numpyro")
+    if not isinstance(obj, numpyro.Distribution):
+        return None
+    shape = (*obj.batch_shape, *obj.event_shape)
+    if len(shape) > 1:
+        raise InputError(f"a NumPyro distribution must describe one vector, got shape {shape}")
+    if "Real" not in repr(obj.support):
+        raise InputError(
+            f"a NumPyro distribution must have all of space as its support, {type(obj).__name__} has "
+            f"{obj.support}: write it as a model and take its NumPyroPosterior, which is unconstrained"
+        )
+    jax = require("jax", extra="jax")
+    dim = shape[0] if shape else 1
+    return JaxDensity(
+        lambda v: jax.numpy.sum(obj.log_prob(v if shape else v[0])),
+        dim=dim,
+        draw=lambda k, n: obj.sample(k, (n,)).reshape(n, dim),
+    )

@@ -1,0 +1,63 @@
+"""scipy.stats: frozen multivariate normal and t, gaussian_kde, and frozen distributions of one number."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from steincritic.errors import InputError
+from steincritic.models.adapters.kernel_density import KernelDensity
+from steincritic.models.adapters.numeric import NumericDensity
+from steincritic.models.adapters.outside import require
+from steincritic.models.adapters.student import MultivariateT
+from steincritic.models.base import ScoreModel
+from steincritic.models.mixture import GaussianMixture
+
+_WAYS_OUT = (
+    "of scipy.stats, frozen multivariate_normal and multivariate_t, gaussian_kde and frozen continuous "
+    "distributions on the whole line are models here"
+)
+
+
+def adapt(obj: Any) -> ScoreModel | None:
+    stats = require("scipy.stats", extra="dev")
+    match type(obj).__name__:
+        case "multivariate_normal_frozen":
+            return GaussianMixture(np.atleast_2d(obj.mean), np.asarray(obj.cov)[None])
+        case "multivariate_t_frozen" if math.isinf(obj.df):
+            return GaussianMixture(np.atleast_2d(obj.loc), np.asarray(obj.shape)[None])
+        case "multivariate_t_frozen":
+            return MultivariateT(np.atleast_1d(obj.loc), np.atleast_2d(obj.shape), float(obj.df))
+    if isinstance(obj, stats.gaussian_kde):
+        return KernelDensity(obj.dataset.T, obj.covariance, obj.weights)
+    if isinstance(obj, stats.distributions.rv_frozen):
+        return _of_numbers(obj)
+    if type(obj).__name__.endswith("_gen"):
+        raise InputError(f"{_WAYS_OUT}; {type(obj).__name__} has no parameters yet: call it with them")
+    if type(obj).__module__.startswith("scipy.stats"):
+        raise InputError(
+            f"{_WAYS_OUT}; got {type(obj).__name__}: pass a (score, sample) pair, or a NumericDensity of its "
+            "logpdf in coordinates without bounds"
+        )
+    return None
+
+
+def _of_numbers(frozen: Any) -> NumericDensity:
+    name = getattr(frozen.dist, "name", type(frozen).__name__)
+    if not hasattr(frozen, "logpdf") or not hasattr(frozen.dist, "pdf"):
+        raise InputError(f"{_WAYS_OUT}; {name} is discrete and has no score")
+    low, high = frozen.support()
+    if np.size(low) != 1:
+        raise InputError(f"{_WAYS_OUT}; this {name} has several parameters in an array: freeze one at a time")
+    if math.isfinite(low) or math.isfinite(high):
+        raise InputError(
+            f"{_WAYS_OUT}; {name} lives on ({low:g}, {high:g}): Stein's identity needs a density that "
+            "vanishes at its ends, so model the logarithm or logit of the data"
+        )
+    scale = float(frozen.ppf(0.75) - frozen.ppf(0.25))
+    return NumericDensity(
+        lambda x: frozen.logpdf(x[:, 0]),
+        1,
+        scale=scale,
+        draw=lambda n, rng: frozen.rvs(size=(n, 1), random_state=rng),
+    )

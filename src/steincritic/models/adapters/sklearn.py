@@ -1,0 +1,62 @@
+"""scikit-learn: Gaussian mixtures and kernel density estimates, rebuilt in torch from what was fitted.
+
+Its `score` method is a mean log-likelihood, not a gradient, so other estimators are refused.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from steincritic.errors import InputError
+from steincritic.models.adapters.kernel_density import KernelDensity
+from steincritic.models.adapters.outside import require
+from steincritic.models.base import ScoreModel
+from steincritic.models.mixture import GaussianMixture
+
+
+def adapt(obj: Any) -> ScoreModel | None:
+    mixture = require("sklearn.mixture", extra="sklearn")
+    neighbors = require("sklearn.neighbors", extra="sklearn")
+    if isinstance(obj, mixture.GaussianMixture | mixture.BayesianGaussianMixture):
+        return _mixture(obj)
+    if isinstance(obj, neighbors.KernelDensity):
+        return _kernel_density(obj)
+    if type(obj).__module__.startswith("sklearn."):
+        raise InputError(
+            "of scikit-learn, GaussianMixture, BayesianGaussianMixture and KernelDensity are models here; "
+            f"got {type(obj).__name__}"
+        )
+    return None  # a class of the user's own
+
+
+def _mixture(fitted: Any) -> GaussianMixture:
+    """The mixture that `sample` draws from; of a Bayesian one, that at the mean of its parameters."""
+    if not hasattr(fitted, "means_"):
+        raise InputError(f"this {type(fitted).__name__} is not fitted: call fit(x) first")
+    means = np.asarray(fitted.means_, dtype=np.float64)
+    k, d = means.shape
+    given = np.asarray(fitted.covariances_, dtype=np.float64)
+    full = {
+        "full": lambda: given,
+        "tied": lambda: np.broadcast_to(given, (k, d, d)).copy(),
+        "diag": lambda: given[:, :, None] * np.eye(d),
+        "spherical": lambda: given[:, None, None] * np.eye(d),
+    }[fitted.covariance_type]()
+    weights = np.asarray(fitted.weights_, dtype=np.float64)
+    used = weights > 0
+    return GaussianMixture(means[used], full[used], weights[used])
+
+
+def _kernel_density(fitted: Any) -> KernelDensity:
+    if not hasattr(fitted, "tree_"):
+        raise InputError("this KernelDensity is not fitted: call fit(x) first")
+    is_minkowski = fitted.metric in ("minkowski", "p") and fitted.metric_params in (None, {"p": 2})
+    if fitted.kernel != "gaussian" or not (fitted.metric in ("euclidean", "l2") or is_minkowski):
+        raise InputError(
+            "a KernelDensity needs kernel='gaussian' and the Euclidean metric to have a score everywhere; "
+            f"got kernel={fitted.kernel!r}, metric={fitted.metric!r}"
+        )
+    points = np.array(fitted.tree_.data, dtype=np.float64)
+    weights = getattr(fitted.tree_, "sample_weight", None)
+    weights = None if weights is None else np.array(weights, dtype=np.float64)
+    return KernelDensity(points, np.eye(points.shape[1]) * fitted.bandwidth_**2, weights)

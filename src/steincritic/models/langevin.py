@@ -1,0 +1,288 @@
+"""Draws from a model that has only a score or an energy: Metropolis-adjusted Langevin chains."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+from warnings import warn
+
+import torch
+from torch import Tensor
+
+from steincritic.errors import DoubtfulWarning, InputError, ModelError, check_count, check_positive
+from steincritic.models.base import DensityModel, ScoreModel, as_model, dimension
+from steincritic.models.mixing import effective_draws, potential_scale
+from steincritic.rng import generator
+from steincritic.shapes import PerPoint, Points
+
+_TRACE = 10_000_000  # numbers kept of the pilot chains, to judge how they mix
+_FEW = 5.0  # independent draws that a chain must be worth to have forgotten its start
+_WINDOWS = 8  # of the warm-up, each with new scales; the last two are one
+_APART = 1.1  # R-hat beyond which chains have not met
+
+
+@dataclass(frozen=True, kw_only=True)
+class Langevin:
+    """How chains are run.
+
+    Every draw comes from a chain of its own, so draws are independent. A few pilot chains run first and
+    find the step size and the scale of each coordinate; the chains repeat their steps.
+    """
+
+    warmup: int = 400  # steps in which step size and scales are found; once at each temperature
+    steps: int = 400  # steps after that, at the size found
+    step: float = 0.1  # to begin with
+    acceptance: float = 0.57  # share of proposals to accept; the best for long chains [roberts1998]
+    temperatures: tuple[float, ...] = ()  # passed before temperature 1, such as (10, 3): annealing
+    pilots: int = 64
+
+    def __post_init__(self) -> None:
+        for name in ("warmup", "steps"):
+            check_count(getattr(self, name), name=name, least=10)
+        check_count(self.pilots, name="pilots", least=4)
+        check_positive(self.step, name="step")
+        for temperature in self.temperatures:
+            check_positive(temperature, name="every temperature")
+        if not 0 < self.acceptance < 1:
+            raise InputError(f"acceptance must lie in (0, 1), got {self.acceptance}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuned:
+    """What the pilot chains found."""
+
+    schedule: tuple[tuple[tuple[float, Tensor], ...], ...]  # step size and scales (d,), by rung and step
+    step: float  # size after warm-up, in units of the scales
+    acceptance: float  # share of proposals accepted after warm-up
+    ess: float  # independent draws that one chain is worth after warm-up, in its slowest coordinate
+    rhat: float  # spread of all chains over that within one, in the worst coordinate: 1 if they mix
+
+    def __repr__(self) -> str:
+        return (
+            f"Tuned(step={self.step:.3g}, acceptance={self.acceptance:.2f}, each chain worth "
+            f"ess={self.ess:.3g} independent draws, rhat={self.rhat:.3f})"
+        )
+
+
+class LangevinModel:
+    """A model known by its score or energy, with a sampler.
+
+    Where there is a log-density the chains are corrected by it (MALA), so their limit is exact. Where
+    there is only a score, differences of the log-density are its line integrals along each step, by
+    Lobatto's rule with four nodes: exact up to the seventh power of a step.
+
+    Args:
+        model: anything `as_model` takes.
+        dim: number of coordinates, where the model does not state it.
+        settings: steps, temperatures, aims.
+        start: where chains begin, `start(n, generator)` of shape (n, d); standard normal if left out.
+        ladder: models to pass before this one, the easiest first; noise levels of a diffusion net, say.
+
+    `tuned` reports step size, acceptance, effective sample size and R-hat. A model whose weights have
+    changed since needs a new LangevinModel.
+
+    >>> q = LangevinModel(lambda x: -(x**4).sum(-1), dim=2)
+    >>> q.sample(3, seed=0).shape
+    torch.Size([3, 2])
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        dim: int | None = None,
+        *,
+        settings: Langevin | None = None,
+        start: Callable[[int, torch.Generator], Tensor] | None = None,
+        ladder: Sequence[Any] = (),
+    ) -> None:
+        self.model = as_model(model)
+        self.settings = settings or Langevin()
+        stated = dimension(self.model)
+        if dim is not None:
+            check_count(dim, name="dim")
+        if (dim or stated) is None:
+            raise InputError("the model does not state its number of coordinates: pass dim=")
+        if stated is not None and dim not in (None, stated):
+            raise InputError(f"the model has {stated} coordinates, but dim={dim}")
+        self.dim: int = dim or stated  # type: ignore[assignment]
+        self.like = getattr(self.model, "like", torch.empty(0, dtype=torch.float64))
+        self._start = start
+        betas = (*(1 / t for t in self.settings.temperatures), 1.0)
+        self._rungs = [_Target(as_model(m)) for m in ladder] + [_Target(self.model, beta) for beta in betas]
+        if isinstance(self.model, DensityModel):
+            self.log_prob = self.model.log_prob
+
+    def score(self, x: Points) -> Points:
+        return self.model.score(x)
+
+    def sample(self, n: int, *, seed: int = 0) -> Points:
+        check_count(n, name="n")
+        source = generator(seed, "langevin", device=self.like.device)
+        x = self._first(n, source)
+        for target, schedule in zip(self._rungs, self.tuned.schedule, strict=True):
+            chains = _Chains(target, x, source)
+            for step, scale in schedule:
+                chains.move(step, scale)
+            x = chains.now.x
+        return x
+
+    @cached_property
+    def tuned(self) -> Tuned:
+        aims, source = self.settings, generator(0, "langevin pilots", device=self.like.device)
+        x, step, scale = self._first(aims.pilots, source), aims.step, torch.ones(self.dim).to(self.like)
+        schedules = []
+        for target in self._rungs:
+            chains = _Chains(target, x, source)
+            schedule = []
+            window = max(1, aims.warmup // _WINDOWS)
+            for k in range(aims.warmup):
+                since = k - min(k // window, _WINDOWS - 2) * window
+                if k and not since:  # take up the scales to which the chains have spread by now
+                    spread = _scales(chains.now.x)
+                    step *= float((scale / spread).log().mean().exp())
+                    scale = spread
+                schedule.append((step, scale))
+                accepted = chains.move(step, scale)
+                step *= math.exp((1 + since) ** -0.6 * (accepted - aims.acceptance))  # Robbins and Monro
+            schedules.append(schedule)
+            x = chains.now.x
+        return self._judged(chains, schedules, step, scale)
+
+    def _judged(
+        self, chains: "_Chains", schedules: list[list[tuple[float, Tensor]]], step: float, scale: Tensor
+    ) -> Tuned:
+        aims = self.settings
+        every = math.ceil(aims.steps * chains.now.x.numel() / _TRACE)
+        accepted, trace = 0.0, []
+        for k in range(aims.steps):
+            accepted += chains.move(step, scale) / aims.steps
+            if k % every == 0:
+                trace.append(chains.now.x.double())
+        kept = torch.stack(trace, 1)  # (pilots, steps, d)
+        schedules[-1] += [(step, scale)] * aims.steps
+        tuned = Tuned(
+            schedule=tuple(map(tuple, schedules)),
+            step=step,
+            acceptance=accepted,
+            ess=float(effective_draws(kept).min()),
+            rhat=float(potential_scale(kept).max()),
+        )
+        if tuned.rhat > _APART and accepted > 0.5 * (1 + aims.acceptance):  # nothing limits the steps
+            raise ModelError(
+                f"Langevin chains run away: {accepted:.0%} of steps of size "
+                f"{step * float(scale.mean()):.2g} are accepted, so the density seems to have no end; check "
+                "the sign of the energy, or take a longer warm-up"
+            )
+        if tuned.ess < _FEW or tuned.rhat > _APART:
+            warn(
+                f"the Langevin chains have hardly mixed: each is worth {tuned.ess:.2g} independent draws, "
+                f"R-hat {tuned.rhat:.2f}; take more steps, or temperatures such as (10, 3) for modes apart",
+                DoubtfulWarning,
+                stacklevel=5,
+            )
+        return tuned
+
+    def _first(self, n: int, source: torch.Generator) -> Points:
+        shape = (n, self.dim)
+        if self._start is None:
+            return torch.randn(shape, generator=source, dtype=self.like.dtype, device=self.like.device)
+        x = self._start(n, source)
+        if x.shape != shape:
+            raise InputError(f"start({n}, generator) must return shape {shape}, got {tuple(x.shape)}")
+        return x.to(self.like)
+
+
+@dataclass(frozen=True)
+class _State:
+    x: Points
+    score: Points
+    log_prob: PerPoint | None
+
+    def where(self, rows: Tensor, other: "_State") -> "_State":
+        """Some rows of this state, the others from another."""
+        log_prob = None
+        if self.log_prob is not None and other.log_prob is not None:
+            log_prob = torch.where(rows, self.log_prob, other.log_prob)
+        return _State(
+            torch.where(rows[:, None], self.x, other.x),
+            torch.where(rows[:, None], self.score, other.score),
+            log_prob,
+        )
+
+
+class _Target:
+    """A model at an inverse temperature: density q^beta."""
+
+    def __init__(self, model: ScoreModel, beta: float = 1.0) -> None:
+        self.model, self.beta = model, beta
+
+    def at(self, x: Points) -> _State:
+        score = self.beta * self.model.score(x).detach()
+        if not isinstance(self.model, DensityModel):
+            return _State(x, score, None)
+        with torch.no_grad():
+            return _State(x, score, self.beta * self.model.log_prob(x))
+
+    def gain(self, a: _State, b: _State) -> PerPoint:
+        """log q(b) - log q(a)."""
+        if a.log_prob is not None and b.log_prob is not None:
+            return b.log_prob - a.log_prob
+        along, inner = b.x - a.x, 0.5 / math.sqrt(5)
+        middle = sum(self.model.score(a.x + t * along) for t in (0.5 - inner, 0.5 + inner))
+        mean = (a.score + b.score + 5 * self.beta * middle) / 12  # Lobatto's weights 1, 5, 5, 1
+        return (mean * along).sum(-1)
+
+
+class _Chains:
+    """Parallel chains on one target."""
+
+    def __init__(self, target: _Target, x: Points, source: torch.Generator) -> None:
+        self.target, self.source, self.taken = target, source, 0
+        self.now = target.at(x)
+        self._check(self.now, 0.0)
+        if self.now.log_prob is not None and not bool(self.now.log_prob.isfinite().all()):
+            raise ModelError(
+                "Langevin chains start where the density is zero: pass start= inside its support"
+            )
+
+    def move(self, step: float, scale: Tensor) -> float:
+        """One proposal for each chain; the mean probability of accepting it."""
+        self.taken += 1
+        x, score = self.now.x, self.now.score
+        z = torch.randn(x.shape, generator=self.source, dtype=x.dtype, device=x.device)
+        forth = _drift(scale * score, step)
+        new = self.target.at(x + scale * (forth + step * z))
+        self._check(new, step)
+        back = z + (forth + _drift(scale * new.score, step)) / step  # the noise that would lead back
+        log_ratio = self.target.gain(self.now, new) + 0.5 * (z.square() - back.square()).sum(-1)
+        probability = torch.nan_to_num(log_ratio, nan=-math.inf).clamp(max=0).exp()
+        uniform = torch.rand(len(x), generator=self.source, dtype=x.dtype, device=x.device)
+        self.now = new.where(uniform < probability, self.now)
+        return float(probability.mean())
+
+    def _check(self, state: _State, step: float) -> None:
+        """Zero density is no fault, only a place not to go to; everything else must be finite."""
+        outside = torch.zeros_like(state.x[:, 0], dtype=torch.bool)
+        bad = ~(state.x.isfinite() & state.score.isfinite()).all(-1)
+        if state.log_prob is not None:
+            outside = state.log_prob == -math.inf
+            bad |= ~state.log_prob.isfinite()
+        bad &= ~outside
+        if bool(bad.any()):
+            raise ModelError(
+                f"Langevin chain {int(bad.nonzero()[0])} is not finite at step {self.taken}, step size "
+                f"{step:.3g}: check the sign of the energy, begin with a smaller step, or pass start="
+            )
+
+
+def _drift(score: Tensor, step: float) -> Tensor:
+    """Half a squared step along the score, cut to the noise's length [roberts1996]: steep tails overshoot."""
+    length: Tensor = torch.linalg.vector_norm(score, dim=-1, keepdim=True)
+    longest = 2 * math.sqrt(score.shape[-1]) / step
+    return 0.5 * step**2 * score * (longest / length.clamp_min(longest))
+
+
+def _scales(x: Points) -> Tensor:
+    spread = x.std(0)
+    return torch.where(spread > 0, spread, torch.ones_like(spread))
