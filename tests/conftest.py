@@ -5,6 +5,8 @@ import pytest
 import torch
 from hypothesis import settings
 
+from steincritic import cli
+
 matplotlib.use("Agg")
 torch.set_num_threads(1)  # the nets here are too small to share among threads
 settings.register_profile("steincritic", derandomize=True, deadline=None, max_examples=40)
@@ -19,3 +21,16 @@ def _global_state_stays():
     assert torch.equal(torch.get_rng_state(), before[0]), "torch's global random state was changed"
     assert torch.get_default_dtype() == before[1], "torch's default dtype was changed"
     assert torch.get_float32_matmul_precision() == before[2], "torch's matmul precision was changed"
+
+
+@pytest.fixture
+def run(capfd):
+    """Runs a command line in this process: (exit code, standard output, standard error)."""
+
+    def command(line):
+        with pytest.raises(SystemExit) as exited:
+            cli.main(line.split())
+        captured = capfd.readouterr()
+        return exited.value.code, captured.out, captured.err
+
+    return command

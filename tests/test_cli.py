@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import steincritic
-from steincritic import cli
 from steincritic.cli.reproduce import Name
 from steincritic.experiments import EXPERIMENTS
 from steincritic.models import GaussianMixture
@@ -61,19 +60,6 @@ def place(tmp_path, monkeypatch):
     Path("data.txt").write_text("1.0 2.0")
     Path("damaged.npy").write_bytes(b"\x93NUMPY")
     return tmp_path
-
-
-@pytest.fixture
-def run(capfd):
-    """Runs a command line in this process: (exit code, standard output, standard error)."""
-
-    def command(line):
-        with pytest.raises(SystemExit) as exited:
-            cli.main(line.split())
-        captured = capfd.readouterr()
-        return exited.value.code, captured.out, captured.err
-
-    return command
 
 
 # Verdicts.

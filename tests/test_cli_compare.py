@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from steincritic import cli
 from steincritic.models import GaussianMixture
 
 X = GaussianMixture([[0.0, 0.0]]).sample(60, seed=1).numpy()
@@ -29,17 +28,6 @@ def place(tmp_path, monkeypatch):
     np.save("x.npy", X)
     np.save("few.npy", X[:9])
     return tmp_path
-
-
-@pytest.fixture
-def run(capfd):
-    def command(line):
-        with pytest.raises(SystemExit) as exited:
-            cli.main(line.split())
-        captured = capfd.readouterr()
-        return exited.value.code, captured.out, captured.err
-
-    return command
 
 
 def test_some_candidate_left(run):

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from steincritic import cli
 from steincritic.models import GaussianMixture
 
 MODELS = """
@@ -18,21 +17,12 @@ no_sampler = (lambda x: -x, None)
 """
 
 
-@pytest.fixture
-def run(capfd, tmp_path, monkeypatch):
-    """Runs a command line in a folder of its own: (exit code, standard output, standard error)."""
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
     Path("models.py").write_text(MODELS)
     np.save("good.npy", GaussianMixture([[0.0, 0.0]]).sample(50).numpy())
-
-    def command(line):
-        with pytest.raises(SystemExit) as exited:
-            cli.main(line.split())
-        captured = capfd.readouterr()
-        return exited.value.code, captured.out, captured.err
-
-    return command
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 import steincritic as sc
-from steincritic import cli
 from steincritic.cli.score import Summary, write_rows
 from steincritic.data.stream import Chunk
 from steincritic.files import read_tensors, write_tensors
@@ -44,17 +43,6 @@ def place(tmp_path, monkeypatch, critic):
     np.savez("x.npz", X)
     np.savetxt("x.csv", X, delimiter=",", fmt="%.17g", header="a,b", comments="")
     return tmp_path
-
-
-@pytest.fixture
-def run(capfd):
-    def command(line):
-        with pytest.raises(SystemExit) as exited:
-            cli.main(line.split())
-        captured = capfd.readouterr()
-        return exited.value.code, captured.out, captured.err
-
-    return command
 
 
 def rows_of(path):

@@ -14,7 +14,6 @@ import pytest
 import torch
 
 import steincritic
-from steincritic import cli
 from steincritic.cli import watch as watch_module
 from steincritic.critics.mlp import MLP
 from steincritic.files import read_tensors
@@ -48,17 +47,6 @@ def place(tmp_path, monkeypatch):
 def quick(monkeypatch):
     """Smaller critics; where a process takes part, the usual ones do."""
     monkeypatch.setattr(watch_module, "monitor", partial(monitor, config=QUICK))
-
-
-@pytest.fixture
-def run(capfd):
-    def command(line):
-        with pytest.raises(SystemExit) as exited:
-            cli.main(line.split())
-        captured = capfd.readouterr()
-        return exited.value.code, captured.out, captured.err
-
-    return command
 
 
 def text_of(x):

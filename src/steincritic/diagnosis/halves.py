@@ -109,21 +109,36 @@ def split_in_halves(
     if isinstance(model, SamplingModel):
         count = draw_count(n, points.dim)
         draws = sample_points(model, count, seed=derive(seed, "draws"), like=points.x)
-    halves = []
-    for k in range(2):
-        critic = Critic(fitted[k : k + 1], frame, model)
-        own = points[rows[k].to(points.x.device)]
-        halves.append(
-            Half(
-                rows[k],
-                own,
-                critic,
-                values_of(critic, own, blocks),
-                None if draws is None else values_of(critic, draws, blocks),
-                values_of(critic, trained[k], blocks),
-            )
+    first, second = (
+        _judged(
+            Critic(fitted[k : k + 1], frame, model),
+            rows[k],
+            points[rows[k].to(points.x.device)],
+            trained[k],
+            draws,
+            blocks,
         )
-    return Halves(halves[0], halves[1], draws, blocks)
+        for k in range(2)
+    )
+    return Halves(first, second, draws, blocks)
+
+
+def _judged(
+    critic: Critic,
+    rows: Tensor,
+    own: ScoredPoints,
+    trained: ScoredPoints,
+    draws: ScoredPoints | None,
+    blocks: Sequence[slice],
+) -> Half:
+    return Half(
+        rows,
+        own,
+        critic,
+        values_of(critic, own, blocks),
+        None if draws is None else values_of(critic, draws, blocks),
+        values_of(critic, trained, blocks),
+    )
 
 
 def values_of(critic: Critic, points: ScoredPoints, blocks: Sequence[slice]) -> Values:
