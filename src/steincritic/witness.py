@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ from steincritic.critics.module import ModuleNetwork
 from steincritic.critics.network import Network
 from steincritic.data.arrays import as_points
 from steincritic.data.points import Frame, ScoredPoints, sample_points, scored
-from steincritic.errors import FileFormatError, InputError
+from steincritic.errors import FileFormatError, InputError, check_choice
 from steincritic.files import read_tensors, write_tensors
 from steincritic.models.base import SamplingModel, ScoreModel, as_model
 from steincritic.rng import derive
@@ -25,6 +25,7 @@ from steincritic.training.history import History
 from steincritic.training.progress import Callback, ProgressBar
 from steincritic.training.selection import Snapshots
 from steincritic.training.staging import Staged, Staging
+from steincritic.training.suggest import suggest_stagings
 
 DEFAULT_STAGING = Staged(initial=0.4, floor=5e-4, decay=0.85)
 _FORMAT = "steincritic-critic-1"
@@ -121,7 +122,7 @@ def fit_critic(
     model: Any,
     x: Any,
     *,
-    staging: Staging = DEFAULT_STAGING,
+    staging: Staging | Literal["auto"] = DEFAULT_STAGING,
     network: Network | nn.Module | None = None,
     training: Training | None = None,
     validation: Any = None,
@@ -136,7 +137,8 @@ def fit_critic(
     Args:
         model: q: anything `as_model` takes; None where x is ScoredPoints.
         x: data: tensor, array, frame, file path or ScoredPoints.
-        staging: the weight λ of the penalty through training.
+        staging: the weight λ of the penalty through training; "auto" chooses it by the first epoch, as
+            `suggest_staging` does.
         network: an MLP value or an nn.Module that maps (n, d) to (n, d); two layers of 128 by default.
         validation: points not trained on, for the monitor. Selection by the monitor without them
             holds out a fifth of x.
@@ -167,11 +169,13 @@ def fit_critic(
         held_out = None
     frame = model_frame(model, points, seed=seed) if standardize else Frame.identity(points.dim)
     yardsticks = Yardsticks(validation=None if held_out is None else always(frame.enter(held_out)))
+    network = ModuleNetwork(network) if isinstance(network, nn.Module) else network
+    points = frame.enter(points)
     fitted = fit_bank(
-        frame.enter(points),
-        staging=staging,
+        points,
+        staging=_resolved(staging, points, seed, training, network),
         seeds=[seed],
-        network=ModuleNetwork(network) if isinstance(network, nn.Module) else network,
+        network=network,
         training=training,
         yardsticks=yardsticks,
         callbacks=[ProgressBar("training the critic")] if callbacks is None else callbacks,
@@ -179,6 +183,24 @@ def fit_critic(
     )
     fitted.require_success()
     return Critic(fitted, frame, model)
+
+
+def _resolved(
+    staging: Staging | Literal["auto"],
+    points: ScoredPoints,
+    seed: int,
+    training: Training,
+    network: Network | None,
+) -> Staging:
+    if not isinstance(staging, str):
+        return staging
+    check_choice(staging, name="staging", choices=("auto",))
+    if isinstance(network, ModuleNetwork):
+        raise InputError(
+            'staging="auto" trains many critics at once: pass an MLP, or a Staged with the module'
+        )
+    one = ScoredPoints(points.x[None], points.score[None])
+    return suggest_stagings(one, seeds=[seed], training=training, network=network)[0]
 
 
 def load_critic(path: str | Path, model: Any = None, *, network: nn.Module | None = None) -> Critic:

@@ -1,10 +1,11 @@
 import json
+import warnings
 
 import pytest
 import torch
 
 from steincritic.data import ScoredPoints, mixture
-from steincritic.errors import InputError, ModelError
+from steincritic.errors import DoubtfulWarning, InputError, ModelError
 from steincritic.gof.fssd import Fssd, fssd_test, weighted_chi_square
 from steincritic.models import GaussianMixture
 from steincritic.rng import generator
@@ -104,3 +105,13 @@ def test_bad_input_is_refused_in_one_line(call, error, message):
     with pytest.raises(error, match=message) as refused:
         call()
     assert "\n" not in str(refused.value)
+
+
+def test_the_simulated_law_is_doubted_for_few_points_and_fresh_draws_are_not():
+    x = data(25, seed=0)
+    with pytest.warns(DoubtfulWarning, match="25 are tested"):
+        result = fssd_test(q, x, config=Fssd(choice="random", draws=39))
+    assert "fresh" in result.notes[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fssd_test(q, x, config=Fssd(choice="random", draws=39, threshold="fresh"))

@@ -5,9 +5,10 @@ import torch
 
 import steincritic as sc
 from reference import small_module
+from steincritic.data import ScoredPoints
 from steincritic.data.problems import problem
 from steincritic.errors import InputError
-from steincritic.theory.suggest import first_epoch_ratio
+from steincritic.training.suggest import first_epoch_ratios
 
 
 @pytest.mark.parametrize(("name", "n"), [("gm-2d", 500), ("gm-10d", 500), ("gm-50d", 500)])
@@ -20,7 +21,8 @@ def test_the_beginning_lies_where_hand_tuning_found_it(name, n):
 
 def test_the_ratio_falls_as_lambda_grows_until_the_scale_is_reached():
     pair = problem("gm-10d")
-    ratio = first_epoch_ratio(pair.model, pair.data.sample(500, seed=0))
+    x = pair.data.sample(500, seed=0)[None]
+    ratio = first_epoch_ratios(ScoredPoints(x, pair.model.score(x)), seeds=[0], training=sc.Training())[0]
     above = ratio[ratio > 2]
     assert len(above) > 5 and bool((above.diff() < 0).all())
     torch.testing.assert_close(above[0] / above[4], torch.tensor(10.0), rtol=0.05, atol=0)  # ρ ∝ 1/λ
@@ -43,7 +45,23 @@ def test_the_seed_decides_the_suggestion_and_it_trains():
     sc.fit_critic(pair.model, x, staging=staging, training=sc.Training(epochs=2), callbacks=[])
 
 
+def test_auto_staging_trains_with_the_suggestion():
+    pair = problem("gm-2d")
+    x = pair.data.sample(60, seed=0)
+    training = sc.Training(epochs=3)
+    auto = sc.fit_critic(pair.model, x, staging="auto", training=training, callbacks=[])
+    told = sc.suggest_staging(pair.model, x, training=training)
+    by_hand = sc.fit_critic(pair.model, x, staging=told, training=training, callbacks=[])
+    assert torch.equal(auto.witness(x), by_hand.witness(x))
+    with pytest.raises(InputError, match="staging must be one of auto"):
+        sc.fit_critic(pair.model, x, staging="car", callbacks=[])
+
+
 def test_one_module_is_refused():
     pair = problem("gm-2d")
     with pytest.raises(InputError, match="not one module"):
         sc.suggest_staging(pair.model, pair.data.sample(20, seed=0), network=small_module(2, seed=0))
+    with pytest.raises(InputError, match="many critics at once"):
+        sc.fit_critic(
+            pair.model, pair.data.sample(20, seed=0), staging="auto", network=small_module(2, seed=0)
+        )

@@ -25,12 +25,13 @@ from steincritic.models.mixture import GaussianMixture
 from steincritic.rng import derive, generator
 from steincritic.training.fit import Training, fit_bank
 from steincritic.training.fitted import FittedBank
+from steincritic.witness import DEFAULT_STAGING
 
 LEVELS = (0.01, 0.05, 0.10)
 SIZES = {"gm-2d": 75, "gm-10d": 200, "skewed-1d": 20}
 CONTROLS = ("naive cross-fit", "pool of 3n, not centred")
 _TOGETHER = 500
-_NULL_POOL = 10_000  # null runs that the tests of a cross-fit row choose theirs from
+_POOLS = 10  # of null runs, each with its share of the tests of a cross-fit row and as many null runs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +80,8 @@ def run(config: Calibration, context: Context) -> Outcome:
     rows = run_sweep(
         run_calibration_job, jobs, folder=context.jobs, engine=context.engine, address=context.address
     )
-    return Outcome({"rows": list(rows), "levels": LEVELS}, {"total": time.perf_counter() - start})
+    seconds = {"total": time.perf_counter() - start, "jobs": sum(row["seconds"] for row in rows)}
+    return Outcome({"rows": list(rows), "levels": LEVELS}, seconds)
 
 
 def run_calibration_job(job: CalibrationJob) -> dict[str, Any]:
@@ -92,8 +94,8 @@ def run_calibration_job(job: CalibrationJob) -> dict[str, Any]:
         exact = False
     else:
         method, config, exact = method_of(job.method, tiny=job.tiny)
-        pool = 20 if job.tiny else _NULL_POOL
-        trials = calibrate(method, model, n, job.runs, seed=seed, config=config, null_pool=pool)
+        measure = _crossfit_trials if method == "crossfit" else calibrate
+        trials = measure(method, model, n, job.runs, seed=seed, config=config)
     return {
         "problem": job.problem,
         "n": n,
@@ -101,12 +103,29 @@ def run_calibration_job(job: CalibrationJob) -> dict[str, Any]:
         "exact": exact,
         "control": job.method in _CONTROLS,
         "runs": len(trials.pvalues),
-        "null_pool": _NULL_POOL if job.method == "crossfit" else None,
+        "null_pool": trials.null_pool,
         "rates": [_rate(trials.rate(level), level) for level in LEVELS],
         "uniformity": trials.uniformity(),
         "seconds": time.perf_counter() - start,
         "device": torch.cuda.get_device_name() if device.type == "cuda" else "CPU",
     }
+
+
+def _crossfit_trials(
+    method: str, model: GaussianMixture, n: int, runs: int, *, seed: int, config: CrossFit
+) -> Trials:
+    """Tests of datasets that share their null runs in parts only, so that no one pool decides."""
+    each = max(1, runs // _POOLS)
+    parts = []
+    for k in range(-(-runs // each)):
+        own = derive(seed, "pool", k)
+        part = replace(config, null_seed=own)
+        parts.append(calibrate(method, model, n, each, seed=own, config=part, null_pool=each))
+    return replace(
+        parts[0],
+        pvalues=torch.cat([part.pvalues for part in parts]),
+        null_pool=sum(part.null_pool for part in parts),
+    )
 
 
 def _rate(rate: Rate, level: float) -> dict[str, Any]:
@@ -126,8 +145,8 @@ def method_of(name: str, *, tiny: bool) -> tuple[str, Any, bool]:
     draws = 19 if tiny else 199
     exact = family == "crossfit" or threshold in ("fresh", "permutation")
     if family == "crossfit":
-        crossfit = CrossFit(draws=draws, training=training, look=1 if tiny else 5, cache=False)
-        return "crossfit", crossfit, exact
+        own = CrossFit(draws=draws, cache=False)
+        return "crossfit", replace(own, training=training, look=1) if tiny else own, exact
     if family == "split":
         return "split", Split(draws=draws, threshold=threshold, training=training), exact
     if family == "KSD":
@@ -189,7 +208,7 @@ def _standardised(model: GaussianMixture, x: Tensor, seed: int) -> ScoredPoints:
 def _fit(points: ScoredPoints, config: Split, seed: int) -> FittedBank:
     return fit_bank(
         points,
-        staging=config.staging,
+        staging=DEFAULT_STAGING,
         seeds=[derive(seed, k) for k in range(len(points.x))],
         network=config.network,
         training=config.training,

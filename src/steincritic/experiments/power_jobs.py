@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -20,10 +20,24 @@ from steincritic.models.rbm import GaussianBernoulliRBM, block_gibbs, random_rbm
 from steincritic.rng import derive, generator
 from steincritic.stein.kernels import IMQ, RBF
 from steincritic.training.fit import Training
+from steincritic.training.staging import Staged, fixed
+from steincritic.witness import DEFAULT_STAGING
 
 MEDIAN = "KSD, median"
 SELECTED = "KSD, δ = 2^-4"
 _DRAWS = 499
+STAGINGS: dict[str, Staged | Literal["auto"]] = {
+    "auto": "auto",
+    "0.5 to 0.001, by 0.80": Staged(initial=0.5, floor=1e-3, decay=0.80),  # the paper's, 10-D
+    "0.5 to 0.001, by 0.85": Staged(initial=0.5, floor=1e-3, decay=0.85),
+    "0.4 to 0.0005, by 0.80": Staged(initial=0.4, floor=5e-4, decay=0.80),  # 25-D and 50-D
+    "0.4 to 0.0005, by 0.85": DEFAULT_STAGING,
+    "0.4 to 0.0005, by 0.90": Staged(initial=0.4, floor=5e-4, decay=0.90),
+    "fixed 0.001": fixed(1e-3),
+    "fixed 0.01": fixed(1e-2),
+    "fixed 0.1": fixed(0.1),
+    "fixed 1": fixed(1.0),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +120,7 @@ def method_of(name: str, *, tiny: bool) -> tuple[str, Any]:
     training = Training(epochs=10) if tiny else Training()
     draws = 19 if tiny else _DRAWS
     split = Split(draws=draws, threshold="permutation", training=training)
-    crossfit = CrossFit(draws=19 if tiny else 199, training=training, look=2 if tiny else 5)
+    crossfit = CrossFit(draws=19, training=training, look=2) if tiny else CrossFit(draws=199)
     methods: dict[str, tuple[str, Any]] = {
         "crossfit": ("crossfit", crossfit),
         "split": ("split", split),
@@ -123,6 +137,9 @@ def method_of(name: str, *, tiny: bool) -> tuple[str, Any]:
         return "split", replace(split, train=float(value))
     if kind == "KSD":
         return "ksd", Ksd(kernel=RBF(factor=float(value)), draws=draws)
+    kind, _, value = name.partition(" with ")
+    if kind == "split":
+        return "split", replace(split, staging=STAGINGS[value])
     raise KeyError(name)
 
 

@@ -123,16 +123,16 @@ class NullRuns:
         with StepBar("null runs", count) as bar:
             for first in range(start, start + count, size):
                 numbers = range(first, min(first + size, start + count))
-                seeds = [derive(0, "null run", k) for k in numbers]
+                seeds = [derive(self._config.null_seed, "null run", k) for k in numbers]
                 yield panel(self._datasets(numbers), seeds, self._config)
                 bar.advance(len(numbers))
 
     def _datasets(self, numbers: range) -> ScoredPoints:
         """Datasets by their numbers; drawn in blocks, as a chain sampler is slow for few draws."""
         first, last = numbers.start // _BLOCK, -(-numbers.stop // _BLOCK)
-        n, d = len(self._like), self._like.dim
+        n, d, seed = len(self._like), self._like.dim, self._config.null_seed
         blocks = [
-            sample_points(self._model, _BLOCK * n, seed=derive(0, "null block", b), like=self._like.x)
+            sample_points(self._model, _BLOCK * n, seed=derive(seed, "null block", b), like=self._like.x)
             for b in range(first, last)
         ]
         drawn = self._frame.enter(

@@ -1,6 +1,7 @@
 """The finite set Stein discrepancy test: linear time, with places where the model fails."""
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from steincritic.data.points import ScoredPoints, scored
-from steincritic.errors import InputError, check_choice, check_count, check_positive
+from steincritic.errors import DoubtfulWarning, InputError, check_choice, check_count, check_positive
 from steincritic.gof.fresh import fresh_statistics
 from steincritic.gof.null import as_null_tensor, check_draws
 from steincritic.gof.result import GofResult
@@ -21,6 +22,7 @@ from steincritic.stein.tiles import MEDIAN_RBF, check_pairs
 
 _SCALE_RANGE = math.log(4)  # how far a log squared scale may move: beyond, few training points decide
 _LEAST_POINTS = 2
+_FEWEST = 30  # tested points below which the simulated law is doubtful
 _NORMALS = 2**24  # numbers held at a time
 
 Places = tuple[Tensor, Tensor]  # locations (..., J, d) and squared scale (...)
@@ -87,6 +89,9 @@ def fssd_test(
     else:
         source = generator(seed, "spectrum", device=features.device)
         null = weighted_chi_square(null_weights(features), config.draws, generator=source) / len(tested)
+    doubts = _doubts(len(tested), config)
+    for doubt in doubts:
+        warnings.warn(doubt, DoubtfulWarning, stacklevel=2)
     found = {"locations": locations.tolist(), "squared_scale": float(squared_scale)}
     return GofResult(
         statistic=float(fssd(features)),
@@ -97,7 +102,17 @@ def fssd_test(
         exact=config.threshold == "fresh",
         n=len(tested),
         seed=seed,
+        notes=doubts,
         settings=asdict(config) | {"kernel": repr(config.kernel), "found": found},
+    )
+
+
+def _doubts(n: int, config: Fssd) -> tuple[str, ...]:
+    if config.threshold == "fresh" or n >= _FEWEST:
+        return ()
+    return (
+        f"the simulated law of FSSD holds for many points, {n} are tested: measured level 0.08 for 0.05 with "
+        'data of 20 points; threshold="fresh" is exact',
     )
 
 

@@ -51,6 +51,7 @@ class CrossFit:
             which are not ranked.
         memory_gib: bound on the memory of the critics that are trained at a time.
         cache: keep null runs on disk and use them again; a folder, or True for the usual one.
+        null_seed: of the null runs, which tests of many datasets share; apart from a test's own seed.
     """
 
     folds: int = 5
@@ -65,6 +66,7 @@ class CrossFit:
     stop_early: int | None = None
     memory_gib: float = 4.0
     cache: bool | Path = True
+    null_seed: int = 0
 
     def __post_init__(self) -> None:
         check_count(self.folds, name="folds", least=2)

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -41,7 +41,7 @@ class Split:
     threshold: str = "auto"
     draws: int = 999
     pool: int = 50
-    staging: Staged = DEFAULT_STAGING
+    staging: Staged | Literal["auto"] = DEFAULT_STAGING
     network: MLP = field(default_factory=MLP)
     training: Training = field(default_factory=Training)
     standardize: bool = True
@@ -76,7 +76,7 @@ def split_test(
     points = scored(model, x)
     trained, tested = split_sizes(len(points), config)
     if not given:
-        training, staging = paced(trained, training=config.training, staging=config.staging)
+        training, staging = paced(trained, training=config.training)
         config = replace(config, training=training, staging=staging)
     threshold = choose_threshold(config.threshold, model, n=tested, dim=points.dim, draws=config.draws)
     train, test = points.split([trained, tested], seed=derive(seed, "split"))

@@ -29,6 +29,7 @@ from steincritic.gof.thresholds import THRESHOLDS, ModelWitness, Request, choose
 from steincritic.models.base import SamplingModel, as_model
 from steincritic.rng import derive, generator
 from steincritic.training.fit import fit_bank
+from steincritic.training.suggest import suggest_stagings
 from steincritic.witness import best_device, model_frame
 
 _TOGETHER = 500  # critics of split tests trained in one bank
@@ -42,17 +43,24 @@ class Trials:
     n: int
     pvalues: Tensor  # (t,)
     draws: int  # null draws of each test, so p-values are multiples of 1/(draws + 1)
+    null_pool: int = 0  # null runs that the tests choose theirs from; 0 where each has its own
 
     def rate(self, level: float = 0.05) -> Rate:
         """Rejections at a level: power on other data, size on draws of the model."""
         return Rate(int((self.pvalues <= level).sum()), len(self.pvalues))
 
     def uniformity(self, *, seed: int = 0) -> float:
-        """Kolmogorov-Smirnov p-value of the p-values' uniformity, their steps smoothed at random."""
+        """Kolmogorov-Smirnov p-value of the p-values' uniformity, their steps smoothed at random.
+
+        Tests that share a pool of null runs compare two samples, theirs and the pool, so the distance has the
+        law of t r / (t + r) independent ones.
+        """
         noise = torch.rand(len(self.pvalues), generator=generator(seed, "smoothing"), dtype=torch.float64)
         from scipy import stats  # slow to import, so only where it is needed
 
-        return float(stats.kstest((self.pvalues - noise / (self.draws + 1)).numpy(), "uniform").pvalue)
+        smooth = (self.pvalues - noise / (self.draws + 1)).numpy()
+        t, r = len(smooth), self.null_pool
+        return float(stats.kstwo.sf(stats.kstest(smooth, "uniform").statistic, t * r // (t + r) if r else t))
 
     def __repr__(self) -> str:
         rate = self.rate()
@@ -132,16 +140,17 @@ def trials_of(
     model = as_model(model)
     x = datasets.to(best_device(datasets))
     points = ScoredPoints(x, model.score(x))
-    pvalues, draws = _RUNNERS[method](model, points, seed, config, null_pool)
-    return Trials(method=method, n=len(points), pvalues=pvalues, draws=draws)
+    pvalues, draws, shared = _RUNNERS[method](model, points, seed, config, null_pool)
+    return Trials(method=method, n=len(points), pvalues=pvalues, draws=draws, null_pool=shared)
 
 
-Runner = Callable[[Any, ScoredPoints, int, Any, int | None], tuple[Tensor, int]]
+# p-values, null draws of each test, null runs that the tests share
+Runner = Callable[[Any, ScoredPoints, int, Any, int | None], tuple[Tensor, int, int]]
 
 
 def _crossfit(
     model: Any, points: ScoredPoints, seed: int, config: CrossFit | None, null_pool: int | None
-) -> tuple[Tensor, int]:
+) -> tuple[Tensor, int, int]:
     config = config or CrossFit()
     check_folds(len(points), config)
     draws = config.draws or DRAWS[points.x.device.type]
@@ -156,12 +165,12 @@ def _crossfit(
         chosen = torch.randperm(len(pool), generator=source)[:draws]
         values = observed[t : t + 1].joined(pool[chosen]).statistic()
         pvalues.append((int((values[1:] >= values[0]).sum()) + 1) / (draws + 1))
-    return torch.tensor(pvalues, dtype=torch.float64), draws
+    return torch.tensor(pvalues, dtype=torch.float64), draws, len(pool)
 
 
 def _split(
     model: Any, points: ScoredPoints, seed: int, config: Split | None, null_pool: int | None
-) -> tuple[Tensor, int]:
+) -> tuple[Tensor, int, int]:
     config = config or Split()
     parts = [
         _split_together(model, ScoredPoints(x, score), derive(seed, "part", k), config)
@@ -169,17 +178,21 @@ def _split(
             zip(points.x.split(_TOGETHER), points.score.split(_TOGETHER), strict=True)
         )
     ]
-    return torch.cat(parts), config.draws
+    return torch.cat(parts), config.draws, 0
 
 
 def _split_together(model: Any, points: ScoredPoints, seed: int, config: Split) -> Tensor:
     """Datasets are independent draws in no order, so their first points train and the others are tested."""
     trained, tested = split_sizes(len(points), config)
     frame = model_frame(model, points[:trained], seed=0)
+    train, seeds = frame.enter(points[:trained]), [derive(seed, "critic", t) for t in range(len(points.x))]
+    staging: Any = config.staging
+    if staging == "auto":
+        staging = suggest_stagings(train, seeds=seeds, training=config.training, network=config.network)
     fitted = fit_bank(
-        frame.enter(points[:trained]),
-        staging=config.staging,
-        seeds=[derive(seed, "critic", t) for t in range(len(points.x))],
+        train,
+        staging=staging,
+        seeds=seeds,
         network=config.network,
         training=config.training,
     )
@@ -205,7 +218,7 @@ def _split_together(model: Any, points: ScoredPoints, seed: int, config: Split) 
 def _one_by_one(test: Callable[..., GofResult]) -> Runner:
     def run(
         model: Any, points: ScoredPoints, seed: int, config: Any, null_pool: int | None
-    ) -> tuple[Tensor, int]:
+    ) -> tuple[Tensor, int, int]:
         results = []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DoubtfulWarning)
@@ -214,7 +227,7 @@ def _one_by_one(test: Callable[..., GofResult]) -> Runner:
                     test(model, ScoredPoints(x, score), seed=derive(seed, "test", t), config=config)
                 )
         pvalues = torch.tensor([result.pvalue for result in results], dtype=torch.float64)
-        return pvalues, len(results[0].null_distribution)
+        return pvalues, len(results[0].null_distribution), 0
 
     return run
 

@@ -189,22 +189,24 @@ def calibration_table(record: Record) -> str:
         record,
         markdown(header, rows),
         "Rejections among null datasets, critics trained anew in each; in brackets the one-sided 99.9 % "
-        "bound on the rate of an exact test. The tests of a cross-fit row choose their null runs from a "
-        "pool of 10,000, so the pool's own error is in its bound. Rates above the bound are bold. "
-        "Uniformity is a Kolmogorov-Smirnov test of the p-values.",
+        "bound on the rate of an exact test. The tests of a cross-fit row choose their null runs from ten "
+        "pools of as many, so the pools' own error is in its bound. Rates above the bound are bold. "
+        "Uniformity is a Kolmogorov-Smirnov test of the p-values. Jobs ran on: "
+        + ", ".join(sorted({row["device"] for row in record.results["rows"]}))
+        + ".",
     )
 
 
 def _rate_and_bound(row: dict[str, Any], rate: dict[str, Any]) -> str:
-    bound = _bound(rate["level"], row["runs"], row.get("null_pool"))
+    bound = _bound(rate["level"], row["runs"], row.get("null_pool") or 0)
     value = f"{rate['rate']:.4f}"
     return f"{f'**{value}**' if rate['rate'] > bound else value} ({bound:.4f})"
 
 
-def _bound(level: float, runs: int, pool: int | None = None) -> float:
+def _bound(level: float, runs: int, pool: int = 0) -> float:
     from scipy.stats import binom, norm
 
-    if pool is None:
+    if not pool:
         return float(binom.ppf(0.999, runs, level)) / runs
     return level + float(norm.ppf(0.999)) * math.sqrt(level * (1 - level) * (1 / runs + 1 / pool))
 
