@@ -8,7 +8,15 @@ from importlib.metadata import PackageNotFoundError, version
 from steincritic import data, models
 from steincritic.critics import MLP
 from steincritic.data import ScoredPoints
-from steincritic.diagnosis import Checkup, Comparison, Diagnosis, compare_models, diagnose, examine
+from steincritic.diagnosis import (
+    Checkup,
+    Comparison,
+    Diagnosis,
+    check_draws,
+    compare_models,
+    diagnose,
+    examine,
+)
 from steincritic.errors import (
     DivergedError,
     DoubtfulWarning,
@@ -31,6 +39,7 @@ from steincritic.gof import (
     monitor,
     power,
 )
+from steincritic.learning import EnergyMLP, Learning, fit_energy
 from steincritic.models import as_model
 from steincritic.report.page import save_report
 from steincritic.stein import IMQ, RBF, ksd, stein_witness
@@ -55,12 +64,14 @@ __all__ = [
     "Diagnosis",
     "DivergedError",
     "DoubtfulWarning",
+    "EnergyMLP",
     "FileFormatError",
     "Fssd",
     "GofResult",
     "InputError",
     "Ksd",
     "KsdAgg",
+    "Learning",
     "ModelError",
     "MonitorState",
     "ScoredPoints",
@@ -70,12 +81,14 @@ __all__ = [
     "Training",
     "as_model",
     "calibrate",
+    "check_draws",
     "compare_models",
     "data",
     "diagnose",
     "examine",
     "fit_bank",
     "fit_critic",
+    "fit_energy",
     "fixed",
     "gof_test",
     "ksd",

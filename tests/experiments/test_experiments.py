@@ -27,7 +27,12 @@ PROMISED = {
     "calibration": {"rows", "levels"},
     "streams": {"rows", "level"},
     "planted-faults": {"rows", "fdr"},
-    "lazy-training": {"rows", "corollary", "staged", "suggestions"},
+    "lazy-training": {"rows", "corollary", "staged"},
+    "posterior-checks": {"rows", "mixing", "diagnoses"},
+    "image-models": {"rows", "models", "published"},
+    "auto-staging": {"rows"},
+    "learn-ebm": {"rows", "pictures", "level"},
+    "mnist": {"rows", "null", "gallery", "map", "machine"},
 }
 POWERS = ("power_exact", "power_stochastic")
 ROW = {

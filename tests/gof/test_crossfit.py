@@ -12,13 +12,13 @@ from scipy import stats
 
 from reference import Z_MAX
 from steincritic.critics import MLP
-from steincritic.data.points import ScoredPoints, scored
+from steincritic.data.points import ScoredPoints, fold_sets, scored
 from steincritic.errors import DivergedError, InputError, ModelError
 from steincritic.files import write_tensors
 from steincritic.gof import CrossFit, Rate, cache, crossfit, crossfit_test
 from steincritic.gof.cache import NullCache
 from steincritic.gof.crossfit import _ranked
-from steincritic.gof.panel import Panel, chunks, fold_sets, panel
+from steincritic.gof.panel import Panel, chunks, panel
 from steincritic.models import GaussianMixture
 from steincritic.rng import derive, generator
 from steincritic.training import Training, fit_bank, fixed

@@ -8,15 +8,16 @@ from reference import small_module
 from steincritic.data import ScoredPoints
 from steincritic.data.problems import problem
 from steincritic.errors import InputError
-from steincritic.training.suggest import first_epoch_ratios
+from steincritic.training.staging import fixed
+from steincritic.training.suggest import GRID, PACES, first_epoch_ratios, held_out_signal
 
 
-@pytest.mark.parametrize(("name", "n"), [("gm-2d", 500), ("gm-10d", 500), ("gm-50d", 500)])
+@pytest.mark.parametrize(("name", "n"), [("gm-2d", 300), ("gm-10d", 300)])
 def test_the_beginning_lies_where_hand_tuning_found_it(name, n):
-    """By hand 0.2 to 3 was good in 50 dimensions and 0.04 was not; 0.3 to 0.4 served the others."""
+    """By hand 0.04 was too low a beginning and 0.3 to 0.4 served these problems."""
     pair = problem(name)
-    staging = sc.suggest_staging(pair.model, pair.data.sample(n, seed=0))
-    assert 0.1 < staging.initial < 3.2
+    staging = sc.suggest_staging(pair.model, pair.data.sample(n, seed=0), training=sc.Training(epochs=15))
+    assert 0.05 < staging.initial < 3.2
 
 
 def test_the_ratio_falls_as_lambda_grows_until_the_scale_is_reached():
@@ -29,20 +30,35 @@ def test_the_ratio_falls_as_lambda_grows_until_the_scale_is_reached():
 
 
 def test_floor_and_decay_come_from_the_number_of_steps():
+    ratios = [2.0 / lam for lam in GRID]  # ρ is at most 4 from λ = 0.5 on, and 16 from 0.125 on
+    early, low = (pace.staging(ratios, steps=400, epochs=30) for pace in PACES)
+    assert early.initial == pytest.approx(10**-0.25) and low.initial == pytest.approx(10**-0.75)
+    assert early.floor == pytest.approx(early.initial / 20)
+    assert early.at(20) == pytest.approx(early.floor) and early.at(19) > early.floor
+    assert low.floor == pytest.approx(low.initial / 400)
+    assert low.at(30) == pytest.approx(low.floor) and low.at(29) > low.floor
+
+
+def test_held_out_points_choose_the_pace():
+    """A candidate that cannot learn (λ far too large) loses to one that can."""
     pair = problem("gm-2d")
-    training = sc.Training(epochs=30, batch_size=50)
-    staging = sc.suggest_staging(pair.model, pair.data.sample(200, seed=0), training=training)
-    assert staging.floor == pytest.approx(staging.initial / (30 * 4))
-    assert staging.at(20) == pytest.approx(staging.floor)  # two thirds of the epochs
-    assert staging.at(19) > staging.floor
+    x = pair.data.sample(300, seed=0)[None]
+    candidates = [[fixed(1e4)], [fixed(0.3)]]
+    signal = held_out_signal(
+        ScoredPoints(x, pair.model.score(x)), candidates, seeds=[0], training=sc.Training(epochs=30)
+    )
+    assert float(signal[1, 0]) > float(signal[0, 0])
 
 
 def test_the_seed_decides_the_suggestion_and_it_trains():
     pair = problem("gm-2d")
     x = pair.data.sample(100, seed=0)
-    staging = sc.suggest_staging(pair.model, x, seed=1)
-    assert staging == sc.suggest_staging(pair.model, x, seed=1)
-    sc.fit_critic(pair.model, x, staging=staging, training=sc.Training(epochs=2), callbacks=[])
+    training = sc.Training(epochs=3)
+    staging = sc.suggest_staging(pair.model, x, seed=1, training=training)
+    assert staging == sc.suggest_staging(pair.model, x, seed=1, training=training)
+    sc.fit_critic(pair.model, x, staging=staging, training=training, callbacks=[])
+    with pytest.raises(InputError, match="at least 4"):
+        sc.suggest_staging(pair.model, x[:3])
 
 
 def test_auto_staging_trains_with_the_suggestion():

@@ -11,6 +11,7 @@ from steincritic.cli.common import guarded
 from steincritic.cli.compare import Compare
 from steincritic.cli.demo import Demo
 from steincritic.cli.doctor import Doctor
+from steincritic.cli.fit_ebm import FitEbm
 from steincritic.cli.reproduce import Reproduce
 from steincritic.cli.score import Score
 from steincritic.cli.settings import with_settings
@@ -21,6 +22,7 @@ Command = (
     | Annotated[Compare, tyro.conf.subcommand("compare")]
     | Annotated[Demo, tyro.conf.subcommand("demo")]
     | Annotated[Doctor, tyro.conf.subcommand("doctor")]
+    | Annotated[FitEbm, tyro.conf.subcommand("fit-ebm")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Annotated[Score, tyro.conf.subcommand("score")]
     | Annotated[Watch, tyro.conf.subcommand("watch")]

@@ -31,6 +31,11 @@ Name = Literal[
     "streams",
     "planted-faults",
     "lazy-training",
+    "posterior-checks",
+    "image-models",
+    "learn-ebm",
+    "auto-staging",
+    "mnist",
 ]
 
 

@@ -132,6 +132,25 @@ def score_points(model: ScoreModel, x: Tensor, *, name: str = "x") -> ScoredPoin
     return ScoredPoints(x.detach(), score.detach().to(x))
 
 
+def fold_sets(datasets: ScoredPoints, count: int) -> tuple[ScoredPoints, ScoredPoints]:
+    """Training and tested points of every dataset and fold, (r * folds, ., d) each.
+
+    Folds have one size, so that all critics are one bank; where n is no multiple of it a few points
+    are tested twice.
+    """
+    n = len(datasets)
+    size = -(-n // count)
+    tested = torch.stack([(k * n // count + torch.arange(size)) % n for k in range(count)])
+    mask = torch.ones(count, n, dtype=torch.bool).scatter_(1, tested, False)
+    trained = mask.nonzero()[:, 1].view(count, n - size)
+
+    def gathered(index: Tensor) -> ScoredPoints:
+        index = index.to(datasets.x.device)
+        return ScoredPoints(*(t[:, index].flatten(0, 1) for t in (datasets.x, datasets.score)))
+
+    return gathered(trained), gathered(tested)
+
+
 def sample_points(model: ScoreModel, n: int, *, seed: int, like: Tensor | None = None) -> ScoredPoints:
     """n scored draws of the model, on the device and in the dtype of `like` where it is given."""
     if not isinstance(model, SamplingModel):

@@ -4,5 +4,6 @@ from steincritic.diagnosis.compare import compare_models
 from steincritic.diagnosis.comparison import Comparison
 from steincritic.diagnosis.diagnose import Diagnosis, diagnose
 from steincritic.diagnosis.doctor import Checkup, examine
+from steincritic.diagnosis.posterior import check_draws
 
-__all__ = ["Checkup", "Comparison", "Diagnosis", "compare_models", "diagnose", "examine"]
+__all__ = ["Checkup", "Comparison", "Diagnosis", "check_draws", "compare_models", "diagnose", "examine"]

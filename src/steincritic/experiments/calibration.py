@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from steincritic.data.points import Frame, ScoredPoints, sample_points
+from steincritic.data.points import Frame, ScoredPoints, fold_sets, sample_points
 from steincritic.data.problems import problem
 from steincritic.engine import run_sweep
 from steincritic.experiments.base import Context, Experiment, Outcome
@@ -16,7 +16,7 @@ from steincritic.gof.aggregated import KsdAgg
 from steincritic.gof.fssd import Fssd
 from steincritic.gof.kernel import Ksd
 from steincritic.gof.null import pooled_bootstrap
-from steincritic.gof.panel import CrossFit, fold_sets
+from steincritic.gof.panel import CrossFit
 from steincritic.gof.power import Rate
 from steincritic.gof.split import Split, split_sizes
 from steincritic.gof.thresholds import THRESHOLDS

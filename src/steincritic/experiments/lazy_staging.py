@@ -1,4 +1,4 @@
-"""Staging seen with the tangent kernel: how far training leaves it, and where to begin."""
+"""Staging seen with the tangent kernel: how far training leaves it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,10 +16,8 @@ from steincritic.shapes import PerMember
 from steincritic.theory.law import Law
 from steincritic.theory.ntk import tangent_kernel
 from steincritic.theory.spectrum import drift, spectrum
-from steincritic.theory.suggest import suggest_staging
 from steincritic.training.fit import Training, fit_bank
 from steincritic.training.staging import Staged, Staging
-from steincritic.witness import DEFAULT_STAGING, fit_critic
 
 _MODES = 10
 
@@ -92,48 +90,3 @@ class _Watch:
             torch.tensor([drift(b, g, self.law) for b, g in zip(self.before, grams, strict=True)])
         )
         self.rows["alignment"].append(torch.tensor(aligned))
-
-
-def suggestions(name: str, n: int, replicas: int, seed: int) -> dict[str, Any]:
-    """The suggested staging beside the hand-chosen one and beside beginnings ten times off.
-
-    The signal is mean over standard deviation of the witness on fresh data; a test at n points has about
-    that times √n standard errors.
-    """
-    pair = problem(name)
-    fresh = pair.data.sample(5000, seed=derive(seed, "fresh"))
-    rows: dict[str, dict[str, list[float]]] = {}
-    initials = []
-    for r in range(replicas):
-        x = pair.data.sample(n, seed=derive(seed, "suggest", name, n, r))
-        suggested = suggest_staging(pair.model, x, seed=r)
-        initials.append(suggested)
-        candidates = {
-            "suggested": suggested,
-            "by hand": DEFAULT_STAGING,
-            "a tenth": Staged(initial=DEFAULT_STAGING.initial / 10, floor=5e-4, decay=0.85),
-            "ten times": Staged(initial=DEFAULT_STAGING.initial * 10, floor=5e-4, decay=0.85),
-        }
-        for key, staging in candidates.items():
-            critic = fit_critic(pair.model, x, staging=staging, seed=r, callbacks=[])
-            witness = critic.witness(fresh)
-            error = (critic.score_gap(fresh) - pair.gap(fresh)).square().sum(-1).mean()
-            row = rows.setdefault(key, {"signal": [], "mse": []})
-            row["signal"].append(float(witness.mean() / witness.std()))
-            row["mse"].append(float(error))
-    return {
-        "problem": name,
-        "n": n,
-        "gap_squared": float(pair.gap(fresh).square().sum(-1).mean()),
-        "initial": [s.initial for s in initials],
-        "decay": [s.decay for s in initials],
-        "floor": [s.floor for s in initials],
-        "schemes": {
-            key: {what: _mean_se(values) for what, values in row.items()} for key, row in rows.items()
-        },
-    }
-
-
-def _mean_se(values: list[float]) -> dict[str, float]:
-    v = torch.tensor(values, dtype=torch.float64)
-    return {"mean": float(v.mean()), "se": float(v.std()) / len(v) ** 0.5 if len(v) > 1 else 0.0}

@@ -12,7 +12,7 @@ from steincritic.critics.mlp import MLP
 from steincritic.data.points import ScoredPoints
 from steincritic.data.problems import Problem, problem
 from steincritic.experiments.base import Context, Experiment, Outcome
-from steincritic.experiments.lazy_staging import SchemeRun, staged_runs, suggestions
+from steincritic.experiments.lazy_staging import SchemeRun, staged_runs
 from steincritic.rng import derive
 from steincritic.theory.envelope import envelope
 from steincritic.theory.law import Law, quadrature
@@ -43,8 +43,6 @@ class LazyTraining:
     sample_lambdas: tuple[float, ...] = (64.0, 1.0)
     widest_sampled: int = 64  # beyond it, finite samples by the kernel alone and no path constants
     staged: SchemeRun
-    suggested: tuple[tuple[str, int], ...]  # problems and sample sizes on which the suggestion is tried
-    suggested_replicas: int = 4
     corollary_runs: int = 2000
 
 
@@ -57,12 +55,7 @@ def run(config: LazyTraining, context: Context) -> Outcome:
         "corollary": _corollary(config, context.seed),
         "staged": staged_runs(config.staged, grid("gm-2d"), context.seed),
     }
-    staged = time.perf_counter()
-    results["suggestions"] = [
-        suggestions(name, n, config.suggested_replicas, context.seed) for name, n in config.suggested
-    ]
-    seconds = {"laws": laws - begun, "staged": staged - laws, "suggestions": time.perf_counter() - staged}
-    return Outcome(results, seconds)
+    return Outcome(results, {"laws": laws - begun, "staged": time.perf_counter() - laws})
 
 
 def grid(name: str, *, of_model: bool = False) -> Law:
@@ -215,7 +208,6 @@ _FULL = LazyTraining(
         epochs=40,
         replicas=2,
     ),
-    suggested=(("gm-2d", 500), ("gm-10d", 500), ("gm-10d", 1000)),
 )
 
 LAZY = Experiment(
@@ -233,8 +225,6 @@ LAZY = Experiment(
         sample_clock=1.0,
         widest_sampled=4,
         staged=replace(_FULL.staged, width=4, trained=40, epochs=2, replicas=1),
-        suggested=(("gm-2d", 40),),
-        suggested_replicas=2,
         corollary_runs=10,
     ),
     run,

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from steincritic.critics.bank import Bank
 from steincritic.critics.mlp import MLP
-from steincritic.data.points import ScoredPoints
+from steincritic.data.points import ScoredPoints, fold_sets
 from steincritic.errors import DivergedError, InputError, check_count, check_positive
 from steincritic.rng import derive
 from steincritic.shapes import PerMember
@@ -197,25 +197,6 @@ class _Looks:
         """Over looks and folds: (r, k)."""
         mean = torch.stack(looks).mean(0)
         return mean.view(-1, self._config.folds, mean.shape[-1]).mean(1).to("cpu", torch.float64)
-
-
-def fold_sets(datasets: ScoredPoints, count: int) -> tuple[ScoredPoints, ScoredPoints]:
-    """Training and tested points of every dataset and fold, (r * folds, ., d) each.
-
-    Folds have one size, so that all critics are one bank; where n is no multiple of it a few points
-    are tested twice.
-    """
-    n = len(datasets)
-    size = -(-n // count)
-    tested = torch.stack([(k * n // count + torch.arange(size)) % n for k in range(count)])
-    mask = torch.ones(count, n, dtype=torch.bool).scatter_(1, tested, False)
-    trained = mask.nonzero()[:, 1].view(count, n - size)
-
-    def gathered(index: Tensor) -> ScoredPoints:
-        index = index.to(datasets.x.device)
-        return ScoredPoints(*(t[:, index].flatten(0, 1) for t in (datasets.x, datasets.score)))
-
-    return gathered(trained), gathered(tested)
 
 
 def chunks(runs: int, n: int, d: int, config: CrossFit) -> Iterator[slice]:

@@ -12,9 +12,12 @@ from steincritic.models.adapters import (
 )
 from steincritic.models.base import DensityModel, SamplingModel, ScoreModel, as_model, dimension
 from steincritic.models.density import DistributionModel, LogDensity, PairModel
+from steincritic.models.grid import GridModel
 from steincritic.models.langevin import Langevin, LangevinModel
 from steincritic.models.mixture import GaussianMixture
+from steincritic.models.perceptron_energy import PerceptronEnergy
 from steincritic.models.rbm import GaussianBernoulliRBM, random_rbm
+from steincritic.models.saved import load_saved, save_model
 
 __all__ = [
     "DensityModel",
@@ -23,6 +26,7 @@ __all__ = [
     "EnergyModel",
     "GaussianBernoulliRBM",
     "GaussianMixture",
+    "GridModel",
     "JaxDensity",
     "Langevin",
     "LangevinModel",
@@ -31,11 +35,14 @@ __all__ = [
     "NumericDensity",
     "OpenMMModel",
     "PairModel",
+    "PerceptronEnergy",
     "PyMCPosterior",
     "SamplingModel",
     "ScoreModel",
     "StanPosterior",
     "as_model",
     "dimension",
+    "load_saved",
     "random_rbm",
+    "save_model",
 ]

@@ -8,15 +8,22 @@ def effective_draws(trace: Tensor) -> Tensor:
     """(d,): independent draws that one chain is worth on average; autocorrelations summed in pairs
     up to the first that is not positive [geyer1992], and against the spread of all chains."""
     steps = trace.shape[1]
-    covariance = _autocovariances(trace).mean(0)  # (steps, d)
-    within = covariance[0] * steps / (steps - 1)
-    total = _total_variance(trace, within)
-    correlation = 1 - (within - covariance) / total
-    correlation[0] = 1.0
+    correlation = autocorrelations(trace)
     pairs = correlation[: steps // 2 * 2].view(-1, 2, trace.shape[2]).sum(1)
     alive = (pairs > 0).to(pairs).cumprod(0)
     time = 2 * (pairs * alive).sum(0) - 1
     return steps / time.clamp_min(1 / steps)
+
+
+def autocorrelations(trace: Tensor) -> Tensor:
+    """(steps, d): by lag, mean over the chains, against the spread of all of them: chains that stay apart
+    have correlations that do not die out."""
+    steps = trace.shape[1]
+    covariance = _autocovariances(trace).mean(0)  # (steps, d)
+    within = covariance[0] * steps / (steps - 1)
+    correlation = 1 - (within - covariance) / _total_variance(trace, within)
+    correlation[0] = 1.0
+    return correlation
 
 
 def potential_scale(trace: Tensor) -> Tensor:

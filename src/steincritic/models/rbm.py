@@ -74,18 +74,47 @@ def block_gibbs(
     sweeps: int,
     generator: torch.Generator,
 ) -> Tensor:
-    """(e, n, d) draws of e machines with their own weights (e, d, m): n parallel chains each."""
+    r"""(e, n, d) draws of e machines with their own weights (e, d, m): n parallel chains each.
+
+    The hidden units see x only through B'x. With B = QR, that is R'y for y = Q'x, and y given h is normal
+    with mean Q'b + Rh/2 and unit covariance: a machine with m visible units instead of d, whose hidden
+    chain has the same law. Where m is small the chain runs there, and x is drawn in the last sweep only.
+    """
+    d, m = weights.shape[-2:]
+    bias = visible_bias.expand(len(weights), 1, d)
+    inner, inner_bias = weights, bias
+    if 2 * m <= d:
+        basis, inner = torch.linalg.qr(weights)
+        inner_bias = bias @ basis
+    h = _hidden_chain(inner, inner_bias, hidden_bias, n, sweeps, generator)
+    x: Tensor = weights.new_empty(len(weights), n, d).normal_(generator=generator)
+    return x.add_(bias - 0.5 * weights.sum(-1)[:, None]).baddbmm_(h, weights.mT)
+
+
+def _hidden_chain(
+    weights: Tensor,
+    visible_bias: Tensor,
+    hidden_bias: Tensor,
+    n: int,
+    sweeps: int,
+    generator: torch.Generator,
+) -> Tensor:
+    """(e, n, m) hidden states, 1 for up and 0 for down, after the sweeps from a standard normal start.
+
+    With such states the mean of x is b - B1/2 + Bh. The chain holds x less the constant part.
+    """
     machines, d, m = weights.shape
-    x: Tensor = weights.new_empty(machines, n, d).normal_(generator=generator)
-    half = (0.5 * weights).mT.contiguous()
-    uniform = weights.new_empty(machines, n, m)
-    for _ in range(sweeps):
-        logit = torch.bmm(x, weights).add_(2 * hidden_bias)  # P(h = 1) = sigmoid(B'x + 2c)
-        up = uniform.uniform_(generator=generator) < logit.sigmoid_()
-        h = up.to(weights.dtype).mul_(2).sub_(1)
-        x.normal_(generator=generator).add_(visible_bias)
-        x.baddbmm_(h, half)
-    return x
+    constant = visible_bias - 0.5 * weights.sum(-1)[:, None]  # (e, 1, d)
+    threshold = constant @ weights + 2 * hidden_bias  # P(h up) = sigmoid(B'x + 2c)
+    x = weights.new_empty(machines, n, d).normal_(generator=generator).sub_(constant)
+    field, h = weights.new_empty(machines, n, m), weights.new_empty(machines, n, m)
+    back = weights.mT.contiguous()
+    for sweep in range(sweeps):
+        if sweep:
+            x.normal_(generator=generator).baddbmm_(h, back)
+        torch.baddbmm(threshold, x, weights, out=field).sigmoid_()
+        h.uniform_(generator=generator).lt_(field)
+    return h
 
 
 def random_rbm(dim: int, hidden: int, *, seed: int, sweeps: int = 2000) -> GaussianBernoulliRBM:

@@ -1,4 +1,4 @@
-"""A model named on the command line: `package.module:attr`, `file.py:attr`, or a built-in problem's q."""
+"""A model named on the command line: `package.module:attr`, `file.py:attr`, or the file of a saved one."""
 
 import difflib
 import importlib
@@ -10,6 +10,7 @@ from typing import Any
 
 from steincritic.errors import InputError, ModelError
 from steincritic.models.base import ScoreModel, as_model
+from steincritic.models.saved import load_saved
 
 
 def load_attribute(spec: str) -> Any:
@@ -26,6 +27,9 @@ def load_attribute(spec: str) -> Any:
 
 
 def load_model(spec: str) -> ScoreModel:
+    """A model by its name; `FILE.safetensors` and `rbm:FILE` are saved energy models."""
+    if spec.startswith("rbm:") or spec.endswith(".safetensors"):
+        return load_saved(spec.removeprefix("rbm:"))
     return as_model(load_attribute(spec))
 
 

@@ -7,8 +7,12 @@ from pathlib import Path
 from steincritic.errors import InputError
 from steincritic.files import write_atomically
 from steincritic.records import Record
+from steincritic.report.image_figures import draw_images, images_table
 from steincritic.report.lazy_figures import draw_lazy, lazy_table
+from steincritic.report.learning_figures import draw_learning, learning_table
 from steincritic.report.mixture_figures import draw_adaptive, draw_one_dimension, draw_table_figures
+from steincritic.report.mnist_figures import digits_table, draw_digits
+from steincritic.report.posterior_figures import draw_posteriors, posterior_table
 from steincritic.report.power_figures import (
     calibration_table,
     draw_calibration,
@@ -18,6 +22,7 @@ from steincritic.report.power_figures import (
     power_table,
     streams_table,
 )
+from steincritic.report.staging_figures import draw_stagings, staging_table
 from steincritic.report.tables import adaptive_table, faults_table, mixture_table, one_dimension_table
 
 
@@ -43,6 +48,11 @@ PAGES: dict[str, Page] = {
     "streams": Page(streams_table, draw_streams),
     "planted-faults": Page(faults_table, draw_faults),
     "lazy-training": Page(lazy_table, draw_lazy),
+    "posterior-checks": Page(posterior_table, draw_posteriors),
+    "image-models": Page(images_table, draw_images),
+    "learn-ebm": Page(learning_table, draw_learning),
+    "auto-staging": Page(staging_table, draw_stagings),
+    "mnist": Page(digits_table, draw_digits),
 }
 
 

@@ -45,10 +45,6 @@ def lazy_table(record: Record) -> str:
         "Relative error |λu − f*|_p / |f*|_p at the last recorded time: lazy critics end where the kernel "
         "does, the least lazy one ends closest to f*.",
         _corollary_text(record.results["corollary"]),
-        _suggestion_table(record),
-        "Initial λ that `suggest_staging` proposes, and critics trained with it, with the default of "
-        "`fit_critic` (0.4) and with beginnings ten times off. Signal: mean over standard deviation of the "
-        f"witness on fresh data; mean ± standard error over {config['suggested_replicas']} samples.",
     )
 
 
@@ -98,24 +94,6 @@ def _corollary_text(found: dict[str, Any]) -> str:
         f"simulated tests have power {found['simulated_power']:.3f}. True, and "
         f"{found['promised'] / found['needed']:.1g} times too careful."
     )
-
-
-def _suggestion_table(record: Record) -> str:
-    rows = []
-    for found in record.results["suggestions"]:
-        initial = found["initial"]
-        rows.append(
-            [
-                f"{found['problem']}, n = {found['n']}",
-                f"{min(initial):.2g} to {max(initial):.2g}",
-                *(
-                    f"{row['signal']['mean']:.3f} ± {row['signal']['se']:.3f} (MSE {row['mse']['mean']:.2f})"
-                    for row in found["schemes"].values()
-                ),
-            ]
-        )
-    names = [f"signal, {name}" for name in record.results["suggestions"][0]["schemes"]]
-    return markdown(["problem", "suggested λ", *names], rows)
 
 
 def draw_lazy(record: Record, folder: Path) -> list[Path]:

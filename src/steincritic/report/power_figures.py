@@ -8,7 +8,7 @@ import numpy as np
 
 from steincritic.records import Record
 from steincritic.report.style import ACCENT, GREY, INK, save, styled
-from steincritic.report.tables import document, markdown
+from steincritic.report.tables import devices, document, markdown
 
 _COLOURS = {
     "crossfit": ACCENT,
@@ -191,9 +191,7 @@ def calibration_table(record: Record) -> str:
         "Rejections among null datasets, critics trained anew in each; in brackets the one-sided 99.9 % "
         "bound on the rate of an exact test. The tests of a cross-fit row choose their null runs from ten "
         "pools of as many, so the pools' own error is in its bound. Rates above the bound are bold. "
-        "Uniformity is a Kolmogorov-Smirnov test of the p-values. Jobs ran on: "
-        + ", ".join(sorted({row["device"] for row in record.results["rows"]}))
-        + ".",
+        f"Uniformity is a Kolmogorov-Smirnov test of the p-values. {devices(record)}",
     )
 
 

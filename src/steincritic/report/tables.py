@@ -85,6 +85,11 @@ def document(record: Record, *parts: str) -> str:
     return "\n\n".join([*parts, made]) + "\n"
 
 
+def devices(record: Record) -> str:
+    """Where the jobs of a sweep ran; they may have been gathered from several machines."""
+    return "Jobs ran on: " + ", ".join(sorted({row["device"] for row in record.results["rows"]})) + "."
+
+
 def _mean(value: dict[str, Any] | None, digits: int = 3) -> str:
     return "–" if value is None else f"{value['mean']:.{digits}f} ± {value['se']:.{digits}f}"
 

@@ -1,0 +1,170 @@
+"""Models of digits to be tested: a coupling flow of zuko, and an energy learned by its Stein discrepancy."""
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from steincritic.critics.mlp import MLP
+from steincritic.data.digits import Digits
+from steincritic.errors import DoubtfulWarning
+from steincritic.learning import EnergyMLP, Learning, fit_energy
+from steincritic.models.adapters.outside import require
+from steincritic.models.base import SamplingModel, as_model
+from steincritic.models.langevin import Langevin, LangevinModel
+from steincritic.rng import derive, generator
+from steincritic.shapes import Points
+
+_ROWS = 4000  # points that a model is asked about at a time
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlowFit:
+    """Rational-quadratic splines coupling every other pixel to those between, by maximum likelihood."""
+
+    transforms: int = 6
+    hidden: tuple[int, ...] = (512, 512)
+    bins: int = 8
+    steps: int = 3000
+    batch_size: int = 512
+    learning_rate: float = 1e-3
+    copies: int = 4  # of the images, each with its own noise between grey levels
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnergyFit:
+    hidden: tuple[int, ...] = (512, 512)
+    steps: int = 3000
+    critic: tuple[int, ...] = (512, 512)
+    batch_size: int = 256
+    chains: Langevin = field(default_factory=Langevin)  # that the model is sampled by
+
+
+class InParts:
+    """A model of y = (x - location)/scale as one of x, asked for some thousand rows at a time.
+
+    Points may be (n, d) or sets (t, n, d).
+    """
+
+    def __init__(self, model: SamplingModel, location: Tensor, scale: Tensor) -> None:
+        self._model, self._location, self._scale = model, location, scale
+        self.dim = len(location)
+
+    def score(self, x: Points) -> Points:
+        y = ((x - self._location.to(x)) / self._scale.to(x)).reshape(-1, self.dim)
+        scores = torch.cat([self._model.score(part) for part in y.split(_ROWS)])
+        return (scores / self._scale.to(scores)).view(x.shape)
+
+    def sample(self, n: int, *, seed: int = 0) -> Points:
+        parts = []
+        with _without_doubts():
+            for k, start in enumerate(range(0, n, 10 * _ROWS)):
+                parts.append(self._model.sample(min(10 * _ROWS, n - start), seed=derive(seed, "part", k)))
+        return self._location + self._scale * torch.cat(parts)
+
+
+def fit_flow(
+    fit: FlowFit,
+    train: Digits,
+    held_out: Digits,
+    *,
+    device: torch.device,
+    seed: int,
+    callbacks: Sequence[Any],
+) -> tuple[InParts, dict[str, Any]]:
+    x = torch.cat([train.logits(seed=derive(seed, "noise", k)) for k in range(fit.copies)]).to(device)
+    location, scale = x.mean(0), x.std(0)
+    flow = _new_flow(fit, x.shape[1], seed=seed).to(device)
+    optimiser = torch.optim.Adam(flow.parameters(), lr=fit.learning_rate)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, fit.steps)
+    source = generator(seed, "batches", device=device)
+    for step in range(1, fit.steps + 1):
+        rows = torch.randint(len(x), (fit.batch_size,), generator=source, device=device)
+        loss = -flow().log_prob((x[rows] - location) / scale).mean()
+        optimiser.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(flow.parameters(), 10.0)
+        optimiser.step()
+        schedule.step()
+        if step % 100 == 0:
+            for call in callbacks:
+                call(step, fit.steps, {"loss": float(loss)})
+    flow.eval().requires_grad_(False)
+    bits = [_bits(flow, digits, location, scale, seed) for digits in (train[: len(held_out)], held_out)]
+    model = as_model(flow)
+    assert isinstance(model, SamplingModel)
+    return InParts(model, location, scale), {"bits_per_pixel": bits[1], "bits_per_pixel_trained_on": bits[0]}
+
+
+def fit_perceptron(
+    fit: EnergyFit, train: Digits, *, device: torch.device, seed: int, callbacks: Sequence[Any]
+) -> tuple[InParts, dict[str, Any]]:
+    x = train.logits(seed=derive(seed, "noise")).to(device)
+    settings = Learning(
+        steps=fit.steps, batch_size=fit.batch_size, critic=MLP(hidden=fit.critic), divergence="gaussian"
+    )
+    learned = fit_energy(
+        EnergyMLP(hidden=fit.hidden),
+        x,
+        config=settings,
+        seed=derive(seed, "learning"),
+        callbacks=callbacks,
+        device=device,
+    )
+    location, scale = x.mean(0), x.std(0)
+    sampler = LangevinModel(learned.model, settings=fit.chains, start=_near(location, scale))
+    with _without_doubts():
+        tuned = sampler.tuned
+    fisher = learned.history["fisher_held_out"]
+    return InParts(sampler, torch.zeros_like(location), torch.ones_like(scale)), {
+        "fisher_held_out": [float(fisher[0]), float(fisher[-1])],
+        "effective_draws_a_chain": tuned.ess,
+        "rhat": tuned.rhat,
+    }
+
+
+@contextmanager
+def _without_doubts() -> Iterator[None]:
+    """How well chains mix is a number of the record, so not a warning as well."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DoubtfulWarning)
+        yield
+
+
+def _near(location: Tensor, scale: Tensor) -> Callable[[int, torch.Generator], Tensor]:
+    """Where chains begin: independent normals with the means and spreads of the data."""
+
+    def start(n: int, source: torch.Generator) -> Tensor:
+        return location + scale * torch.randn(n, len(scale), generator=source, device=scale.device)
+
+    return start
+
+
+def _new_flow(fit: FlowFit, dim: int, *, seed: int) -> Any:
+    zuko = require("zuko", extra="zuko")
+    shapes = [(fit.bins,), (fit.bins,), (fit.bins - 1,)]
+    with torch.random.fork_rng():
+        torch.random.manual_seed(derive(seed, "flow"))  # modules know the global generator alone
+        return zuko.flows.NICE(
+            dim,
+            transforms=fit.transforms,
+            univariate=zuko.transforms.MonotonicRQSTransform,
+            shapes=shapes,
+            hidden_features=fit.hidden,
+        )
+
+
+def _bits(flow: Any, digits: Digits, location: Tensor, scale: Tensor, seed: int) -> float:
+    """Bits a pixel: what the flow takes for an image of whole grey levels, at most."""
+    x = digits.logits(seed=derive(seed, "bits")).to(location)
+    with torch.no_grad():
+        parts = [flow().log_prob((part - location) / scale) for part in x.split(_ROWS)]
+    log_prob = torch.cat(parts).double() - scale.double().log().sum()
+    slope = torch.nn.functional.logsigmoid(x.double()) + torch.nn.functional.logsigmoid(-x.double())
+    log_prob = log_prob - slope.sum(1)  # of the unit interval
+    return float(-log_prob.mean() / (x.shape[1] * math.log(2)) + math.log2(digits.levels))

@@ -1,0 +1,229 @@
+"""Does a model of digits fit, where does it fail, and what does the witness show? A flow and an energy.
+
+The models learn from one part of the digits; tests see subsamples of the other.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from steincritic.data.digits import Digits, mnist, small_digits
+from steincritic.diagnosis.diagnose import Diagnosis, diagnose
+from steincritic.experiments.base import Context, Experiment, Outcome
+from steincritic.experiments.image_fits import EnergyFit, FlowFit, InParts, fit_flow, fit_perceptron
+from steincritic.experiments.mnist_readings import as_pixels
+from steincritic.experiments.power_jobs import MEDIAN, method_of
+from steincritic.gof.choose import gof_test
+from steincritic.gof.panel import CrossFit
+from steincritic.gof.split import Split
+from steincritic.gof.trials import trials_of
+from steincritic.models.langevin import Langevin
+from steincritic.rng import derive, generator
+from steincritic.shapes import Points
+
+FLOW, ENERGY = "flow", "energy"
+DIGITS, OWN = "digits", "the model's own draws"
+PUBLISHED = {"aggregated KSD": 0.945, MEDIAN: 0.06}  # another flow on MNIST, n = 500 [schrab2022]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageModels:
+    """Digits are MNIST's, or the small ones of scikit-learn; own draws are tested at n = `level_at`."""
+
+    models: tuple[str, ...] = (FLOW, ENERGY)
+    digits: Literal["mnist", "small"] = "mnist"
+    folder: Path | None = None
+    flow: FlowFit = field(default_factory=FlowFit)
+    energy: EnergyFit = field(default_factory=EnergyFit)
+    methods: tuple[str, ...] = ("crossfit", "split", "aggregated KSD", MEDIAN)
+    counts: tuple[int, ...] = (100, 200, 500)
+    trials: int = 100
+    level_at: int = 200
+    null_runs: int = 199  # of the cross-fit test, shared by all trials of one n
+    pool: int = 10  # model draws a tested point, of the split test
+    diagnosed: int = 1000
+    shown: int = 12
+    tiny: bool = False
+
+
+def run(config: ImageModels, context: Context) -> Outcome:
+    clock = _Clock(context.device)
+    results: dict[str, Any] = {"rows": [], "models": {}, "published": PUBLISHED}
+    train, test = _parts(config)
+    x = test.logits(seed=derive(context.seed, "test noise")).to(context.device)
+    for name in config.models:
+        model, about = _fitted(name, config, train, test, context)
+        clock.lap(f"{name}, learning")
+        results["rows"] += _rates(name, model, x, config, context)
+        clock.lap(f"{name}, tests")
+        results["models"][name] = about | _seen(model, x, test.labels, config, context.seed)
+        results["models"][name]["image_shape"] = train.image_shape
+        clock.lap(f"{name}, diagnosis")
+    return Outcome(results, clock.seconds)
+
+
+def _parts(config: ImageModels) -> tuple[Digits, Digits]:
+    """Digits to learn from, and digits to be tested on."""
+    if config.digits == "mnist":
+        return mnist(config.folder), mnist(config.folder, part="test")
+    digits = small_digits()
+    half = len(digits) // 2
+    return digits[:half], digits[half:]
+
+
+def _fitted(
+    name: str, config: ImageModels, train: Digits, test: Digits, context: Context
+) -> tuple[InParts, dict[str, Any]]:
+    common: dict[str, Any] = {
+        "device": context.device,
+        "seed": derive(context.seed, name),
+        "callbacks": context.callbacks,
+    }
+    if name == FLOW:
+        return fit_flow(config.flow, train, test, **common)
+    return fit_perceptron(config.energy, train, **common)
+
+
+def _rates(
+    name: str, model: InParts, x: Points, config: ImageModels, context: Context
+) -> Iterator[dict[str, Any]]:
+    """Power on subsamples of the digits at every n, and the level on the model's own draws at one."""
+    for n in config.counts:
+        source = generator(context.seed, "subsamples", n)
+        rows = torch.stack([torch.randperm(len(x), generator=source)[:n] for _ in range(config.trials)])
+        yield from _tested(name, DIGITS, model, x[rows.to(x.device)], config, context)
+    n = config.level_at
+    own = model.sample(config.trials * n, seed=derive(context.seed, "own draws"))
+    yield from _tested(name, OWN, model, own.to(x).view(config.trials, n, -1), config, context)
+
+
+def _tested(
+    name: str, data: str, model: InParts, sets: Tensor, config: ImageModels, context: Context
+) -> Iterator[dict[str, Any]]:
+    n, seed = sets.shape[1], derive(context.seed, data, sets.shape[1])
+    for label in config.methods:
+        start = time.perf_counter()
+        method, settings = _method(label, name, config, context.jobs / "null runs")
+        found = trials_of(model, sets, method=method, seed=seed, config=settings, null_pool=config.null_runs)
+        rate = found.rate()
+        yield {
+            "model": name,
+            "data": data,
+            "method": label,
+            "n": n,
+            "rejections": rate.rejections,
+            "trials": rate.trials,
+            "power": rate.value,
+            "interval": list(rate.interval()),
+            "seconds": time.perf_counter() - start,
+        }
+
+
+def _method(label: str, name: str, config: ImageModels, null_runs: Path) -> tuple[str, Any]:
+    """Defaults; chains of an energy are slow to draw, so the split test of one does without them."""
+    method, settings = method_of(label, tiny=config.tiny)
+    if isinstance(settings, CrossFit):
+        settings = replace(settings, cache=null_runs)  # digits and own draws of one n share them
+    if isinstance(settings, Split):
+        settings = replace(
+            settings, threshold="permutation" if name == FLOW else "bootstrap-t", pool=config.pool
+        )
+    return method, settings
+
+
+def _seen(model: InParts, x: Points, labels: Tensor, config: ImageModels, seed: int) -> dict[str, Any]:
+    """What a diagnosis shows: images at both ends of the witness, shares by pixel, digits by class."""
+    rows = torch.randperm(len(x), generator=generator(seed, "diagnosed"))[: config.diagnosed]
+    points, shown = x[rows.to(x.device)], config.shown
+    settings = Split(pool=config.pool, threshold="permutation")
+    test = gof_test(model, points, "split", seed=derive(seed, "test"), config=settings)
+    d = diagnose(model, points, seed=derive(seed, "diagnosis"), test=test)
+    assert d.missing is not None
+    witness, labels = d.points.witness, labels[rows]
+    order = witness.argsort(descending=True)
+    lacking = d.missing.witness.argsort()[:shown]
+    return {
+        "pvalue": test.pvalue,
+        "fisher": d.fisher.lower,
+        "flagged": len(d.points),
+        "missing": [len(d.missing), len(d.missing.witness)],
+        "diagnosed": len(points),
+        "highest": _gallery(points, order[:shown], labels),
+        "lowest": _gallery(points, order[-shown:].flip(0), labels),
+        "draws": as_pixels(model.sample(shown, seed=derive(seed, "shown"))),
+        "lacking": as_pixels(d.missing.points.x[lacking.to(x.device)]),
+        "by_class": _by_class(witness, labels),
+        "pixels": _pixel_ratios(d),
+    }
+
+
+def _gallery(x: Points, rows: Tensor, labels: Tensor) -> dict[str, Any]:
+    return {"images": as_pixels(x[rows.to(x.device)]), "labels": labels[rows].tolist()}
+
+
+def _by_class(witness: Tensor, labels: Tensor) -> list[dict[str, Any]]:
+    found = []
+    for one in labels.unique().tolist():
+        own = witness[labels == one]
+        error = float(own.std()) / len(own) ** 0.5 if len(own) > 1 else 0.0
+        found.append({"class": one, "mean": float(own.mean()), "se": error, "count": len(own)})
+    return found
+
+
+def _pixel_ratios(diagnosis: Diagnosis) -> list[float]:
+    """Each pixel's share of the witness over its standard error, by critics that have not seen the points."""
+    singles = [slice(j, j + 1) for j in range(diagnosis.data.dim)]
+    halves = diagnosis.halves
+    shares = halves.gathered([half.critic.shares(half.points, singles).cpu().double() for half in halves])
+    error = shares.std(0) / len(shares) ** 0.5
+    ratios: list[float] = (shares.mean(0) / error.clamp(min=1e-300)).tolist()
+    return [round(value, 2) for value in ratios]
+
+
+class _Clock:
+    def __init__(self, device: torch.device) -> None:
+        self._device, self._last = device, time.perf_counter()
+        self.seconds: dict[str, float] = {}
+
+    def lap(self, name: str) -> None:
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        now = time.perf_counter()
+        self.seconds[name], self._last = now - self._last, now
+
+
+_SMALL: Mapping[str, Any] = {
+    "digits": "small",
+    "flow": FlowFit(transforms=4, hidden=(64, 64), steps=40, batch_size=128, copies=1),
+    "energy": EnergyFit(
+        hidden=(32,),
+        steps=40,
+        critic=(32, 32),
+        batch_size=128,
+        chains=Langevin(warmup=40, steps=10, pilots=8),
+    ),
+}
+
+IMAGES = Experiment(
+    "image-models",
+    "A flow and an energy model of digits",
+    ImageModels(),
+    ImageModels(
+        **_SMALL,
+        models=(ENERGY,),  # the flow needs zuko
+        methods=("split", MEDIAN),
+        counts=(40,),
+        trials=2,
+        null_runs=19,
+        level_at=40,
+        diagnosed=60,
+        shown=4,
+        tiny=True,
+    ),
+    run,
+)

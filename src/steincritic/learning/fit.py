@@ -1,0 +1,90 @@
+r"""fit_energy: learn an energy model by its Stein discrepancy.
+
+$$\min_\theta \max_f\; E_p[s_\theta \cdot f + \nabla \cdot f] - \tfrac{\lambda}{2} E_p|f|^2$$
+
+[grathwohl2020]. The best critic is $(s_\theta - s_p)/\lambda$, where the inner maximum is the Fisher
+divergence over 2λ. For the model only $s_\theta \cdot f$ counts: no derivative of f is taken in its step.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from steincritic.critics.bank import Bank
+from steincritic.data.arrays import as_points
+from steincritic.errors import InputError
+from steincritic.learning.learnable import EnergyMLP, as_learnable
+from steincritic.learning.run import Run
+from steincritic.learning.settings import FOR_PERCEPTRONS, Learning
+from steincritic.learning.state import LearningCheckpoint
+from steincritic.models.base import SamplingModel
+from steincritic.models.perceptron_energy import PerceptronEnergy
+from steincritic.training.history import History
+from steincritic.training.progress import Callback
+
+Observer = Callable[[int, SamplingModel], None]
+
+
+@dataclass(frozen=True, eq=False)
+class FittedEnergy:
+    """A learned model, and what its learning was like.
+
+    The history has a row each `log_every` steps: `step`, `lam`, `stein` (E[T_q f]), `penalty`
+    (λ/2 E|f|²), `fisher` (2λ times their difference: what the critic certifies of the Fisher divergence,
+    on rows of the training set), and `fisher_held_out` on rows that were not trained on.
+    """
+
+    model: SamplingModel  # with the averaged parameters
+    history: History  # columns (rows,)
+    critic: Bank  # the last one
+    seed: int
+    seconds: float
+
+
+def fit_energy(
+    model: Any,
+    x: Any,
+    *,
+    config: Learning | None = None,
+    seed: int = 0,
+    callbacks: Sequence[Callback] = (),
+    observers: Sequence[Observer] = (),
+    checkpoint: str | Path | LearningCheckpoint | None = None,
+    device: torch.device | str | None = None,
+) -> FittedEnergy:
+    """Learn an energy model from data.
+
+    Args:
+        model: the start: a GaussianBernoulliRBM, `EnergyMLP(hidden=...)`, a PerceptronEnergy, or an
+            energy `nn.Module`. It is not changed.
+        x: (n, d) data: tensor, array, frame or file path.
+        config: by default settings that suit the model: FOR_PERCEPTRONS, or else Learning().
+        seed: decides the first weights, the batches and the probes.
+        callbacks: called as (step, steps, row) with each row of the history; may raise to stop.
+        observers: called as (step, model) at the same times, to look at the model or draw from it.
+        checkpoint: a file to resume from if it is there and to keep up to date; it must stem from the
+            same data and settings. A resumed run ends in the same bits as one that never stopped.
+
+    Raises:
+        DivergedError: naming the step at which a loss or weight was not finite, or absurdly large.
+
+    >>> x = torch.randn(500, 2, generator=torch.Generator().manual_seed(0)) + 3
+    >>> fitted = fit_energy(EnergyMLP(hidden=(8,)), x, config=Learning(steps=2, batch_size=50))
+    >>> fitted.model.sample(4, seed=1).shape
+    torch.Size([4, 2])
+    """
+    began = time.perf_counter()
+    config = config or (FOR_PERCEPTRONS if isinstance(model, EnergyMLP | PerceptronEnergy) else Learning())
+    x = as_points(x).detach()
+    x = x.to(getattr(torch, config.dtype)).to(x.device if device is None else device)
+    if len(x) < config.batch_size:
+        raise InputError(
+            f"x has {len(x)} rows, fewer than one batch of {config.batch_size}: lower batch_size"
+        )
+    run = Run(as_learnable(model, x, seed), x, config, seed, LearningCheckpoint.at(checkpoint))
+    run.learn(callbacks, observers)
+    return FittedEnergy(run.result, run.history, run.critic, seed, time.perf_counter() - began)

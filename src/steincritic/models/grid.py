@@ -1,0 +1,142 @@
+"""Exact draws from a density in one or two dimensions, by a grid and rejection."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from steincritic.errors import InputError, ModelError, check_count
+from steincritic.models.base import DensityModel
+from steincritic.models.mixture import as_parameter
+from steincritic.rng import generator
+from steincritic.shapes import PerPoint, Points
+
+_COARSE = 128  # cells a side on the first look at the box
+_FAR = 30.0  # log-density below the peak that no longer counts
+_ROWS = 2**16  # points asked at a time
+
+
+class GridModel:
+    r"""A model of one or two dimensions with exact draws and a normalised density.
+
+    The box is first looked at coarsely and cut to where the density is. Each cell then has an envelope,
+    slightly above the density at its corners; a draw is a cell with probability proportional to its
+    envelope, a uniform point in it, kept with probability density over envelope.
+
+    Args:
+        model: a density, normalised or not.
+        low, high: corners of a box that holds the density, (d,) each.
+        cells: number a side; fine enough that the log-density bends little within a cell.
+    """
+
+    def __init__(self, model: DensityModel, *, low: Any, high: Any, cells: int = 256) -> None:
+        self.model = model
+        self.low, self.high = as_parameter(low, "low"), as_parameter(high, "high")
+        self.dim = self.low.shape[0] if self.low.ndim == 1 else 0
+        if self.dim not in (1, 2) or self.high.shape != self.low.shape:
+            raise InputError(
+                f"a grid has one or two dimensions: low and high of shape (1,) or (2,), got "
+                f"{tuple(self.low.shape)} and {tuple(self.high.shape)}"
+            )
+        if not bool((self.low < self.high).all()):
+            raise InputError("every side of the box needs low < high")
+        check_count(cells, name="cells", least=8)
+        self.cells = cells
+
+    def score(self, x: Points) -> Points:
+        return self.model.score(x)
+
+    def log_prob(self, x: Points) -> PerPoint:
+        """Normalised by the sum over the cells; the density outside of the box is not cut off."""
+        return self.model.log_prob(x) - self._grid.log_constant.to(x)
+
+    def sample(self, n: int, *, seed: int = 0) -> Points:
+        check_count(n, name="n")
+        source = generator(seed, "grid", device=self.low.device)
+        kept: list[Tensor] = []
+        missing = n
+        while missing > 0:
+            x = self._round(missing + missing // 4 + 16, source)
+            kept.append(x[:missing])
+            missing -= len(kept[-1])
+        return torch.cat(kept).to(self.low.dtype)
+
+    @cached_property
+    def _grid(self) -> "_Grid":
+        coarse = _Grid.of(self.model, self.low.double(), self.high.double(), _COARSE)
+        return _Grid.of(self.model, *coarse.support(), self.cells)
+
+    def _round(self, proposals: int, source: torch.Generator) -> Points:
+        """Those of some proposals that are kept."""
+        grid = self._grid
+        u = torch.rand(proposals, self.dim + 2, generator=source, dtype=torch.float64, device=self.low.device)
+        cell = torch.searchsorted(grid.cumulative, u[:, -1] * grid.cumulative[-1], right=True)
+        cell = cell.clamp(max=len(grid.cumulative) - 1)
+        x = grid.corner(cell) + u[:, : self.dim] * grid.size
+        keep = u[:, -2].log() < _log_prob(self.model, x) - grid.envelope[cell]
+        return x[keep]
+
+
+@dataclass(frozen=True, eq=False)
+class _Grid:
+    """A box in cells: a log-envelope for each, and the sum of the density over all."""
+
+    low: Tensor  # (d,)
+    size: Tensor  # (d,) of one cell
+    shape: tuple[int, ...]
+    centre: Tensor  # (cells,) log-density
+    envelope: Tensor  # (cells,) log of a bound on the density within
+    cumulative: Tensor  # (cells,) of the envelope's mass
+
+    @classmethod
+    def of(cls, model: DensityModel, low: Tensor, high: Tensor, cells: int) -> "_Grid":
+        shape = (cells,) * len(low)
+        size = (high - low) / cells
+        # a lattice of half cells: corners, middles of edges and centres of the cells
+        lattice = _lattice(low, size / 2, tuple(2 * k + 1 for k in shape))
+        values = _log_prob(model, lattice).view(*(2 * k + 1 for k in shape))
+        if bool((values == torch.inf).any() | values.isnan().any()):
+            raise ModelError("the log-density is NaN or infinite within the box of the grid")
+        if not bool(values.isfinite().any()):
+            raise ModelError("the density is zero all over the box of the grid: give another box")
+        highest, lowest = _pooled(values), -_pooled(-values)
+        bend = torch.where(lowest.isfinite(), highest - lowest, 1.0)
+        envelope = (highest + 0.1 * bend).reshape(-1)
+        centre = values[(slice(1, None, 2),) * len(low)].reshape(-1)
+        mass = (envelope - envelope.max()).exp()
+        return cls(low, size, shape, centre, envelope, mass.cumsum(0))
+
+    @property
+    def log_constant(self) -> Tensor:
+        """log of the midpoint sum of the density."""
+        return self.centre.logsumexp(0) + self.size.log().sum()
+
+    def corner(self, cell: Tensor) -> Tensor:
+        index = torch.stack(torch.unravel_index(cell, self.shape), dim=-1)
+        return self.low + index * self.size
+
+    def support(self) -> tuple[Tensor, Tensor]:
+        """Corners of the smallest box of cells, and one cell around, where the density counts."""
+        counts = (self.envelope > self.envelope.max() - _FAR).nonzero()[:, 0]
+        corners = self.corner(counts)
+        low, high = corners.amin(0) - self.size, corners.amax(0) + 2 * self.size
+        end = self.low + self.size * torch.tensor(self.shape).to(self.size)
+        return torch.maximum(low, self.low), torch.minimum(high, end)
+
+
+def _lattice(low: Tensor, step: Tensor, shape: tuple[int, ...]) -> Tensor:
+    axes = [a + s * torch.arange(k).to(low) for a, s, k in zip(low, step, shape, strict=True)]
+    return torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1).view(-1, len(shape))
+
+
+def _pooled(values: Tensor) -> Tensor:
+    """The largest of the three (or nine) lattice values of each cell."""
+    pool = torch.nn.functional.max_pool1d if values.ndim == 1 else torch.nn.functional.max_pool2d
+    return pool(values[None, None], 3, stride=2)[0, 0]
+
+
+def _log_prob(model: DensityModel, x: Points) -> PerPoint:
+    with torch.no_grad():
+        return torch.cat([model.log_prob(part).double() for part in x.split(_ROWS)])

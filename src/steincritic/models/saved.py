@@ -1,0 +1,59 @@
+"""Energy models in files: safetensors, so that reading one runs no code."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from steincritic.errors import FileFormatError, InputError
+from steincritic.files import read_tensors, write_tensors
+from steincritic.models.perceptron_energy import PerceptronEnergy
+from steincritic.models.rbm import GaussianBernoulliRBM
+
+_FORMAT = "steincritic-model-1"
+SavedModel = GaussianBernoulliRBM | PerceptronEnergy
+
+
+def save_model(model: Any, path: str | Path) -> None:
+    """Write a machine or a perceptron energy; `load_saved` and `--model FILE` read it back."""
+    if isinstance(model, GaussianBernoulliRBM):
+        about: dict[str, Any] = {"kind": "rbm", "sweeps": model.sweeps}
+        tensors = {name: getattr(model, name) for name in _MACHINE}
+    elif isinstance(model, PerceptronEnergy):
+        about = {"kind": "mlp", "spread": model.spread}
+        tensors = model.weights | {"location": model.location, "scale": model.scale}
+    else:
+        raise InputError(
+            f"only GaussianBernoulliRBM and PerceptronEnergy are saved, got {type(model).__name__}; save the "
+            "weights of a module of your own with safetensors"
+        )
+    write_tensors(Path(path), tensors, {"format": _FORMAT, **about})
+
+
+def load_saved(path: str | Path) -> SavedModel:
+    tensors, about = read_tensors(Path(path))
+    if about.get("format") != _FORMAT:
+        raise FileFormatError(f"{path} holds no model: it is of format {about.get('format')!r}")
+    try:
+        return _MADE[about["kind"]](tensors, about)
+    except (KeyError, TypeError, InputError) as error:
+        raise FileFormatError(f"{path} is a damaged model file: {error}") from None
+
+
+_MACHINE = ("weights", "visible_bias", "hidden_bias")
+
+
+def _machine(tensors: dict[str, Tensor], about: dict[str, Any]) -> GaussianBernoulliRBM:
+    return GaussianBernoulliRBM(*(tensors[name] for name in _MACHINE), sweeps=about["sweeps"])
+
+
+def _perceptron(tensors: dict[str, Tensor], about: dict[str, Any]) -> PerceptronEnergy:
+    location, scale = tensors.pop("location"), tensors.pop("scale")
+    return PerceptronEnergy(tensors, location=location, scale=scale, spread=about["spread"])
+
+
+_MADE: dict[str, Callable[[dict[str, Tensor], dict[str, Any]], SavedModel]] = {
+    "rbm": _machine,
+    "mlp": _perceptron,
+}

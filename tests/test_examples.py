@@ -1,0 +1,24 @@
+"""Every example runs, where what it needs is installed."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def example(name):
+    found = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.filterwarnings("ignore")  # of the libraries, and of chains this short
+def test_eight_schools(tmp_path, capsys):
+    pytest.importorskip("numpyro")
+    found = example("eight_schools").main(tmp_path, draws=200)
+    assert set(found) == {"NUTS", "mean-field VI"}
+    assert "log tau" in found["NUTS"].names
+    assert (tmp_path / "NUTS.html").is_file() and "worth" in capsys.readouterr().out
