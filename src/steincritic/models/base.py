@@ -61,7 +61,7 @@ def as_model(obj: Any) -> ScoreModel:
     if isinstance(obj, ScoreModel):
         return obj
     if isinstance(obj, nn.Module):
-        return ModuleDensity(obj) if hasattr(obj, "log_prob") else EnergyModel(obj, casts=False)
+        return ModuleDensity(obj) if hasattr(obj, "log_prob") else EnergyModel(obj)
     if isinstance(obj, tuple) and len(obj) == 2 and callable(obj[0]):
         return PairModel(obj[0], obj[1])
     if callable(obj):

@@ -10,19 +10,11 @@ from steincritic.shapes import PerPoint
 
 
 class EnergyModel(LogDensity):
-    """An `nn.Module` E(x) of shape (n,) or (n, 1).
+    """An `nn.Module` E(x) of shape (n,) or (n, 1), asked in the dtype and on the device of its weights."""
 
-    Args:
-        energy: the network.
-        dim: number of coordinates, where it should be stated.
-        casts: ask the network in the dtype and on the device of its weights, whatever the points have;
-            otherwise points of another dtype are refused, as `as_model` does.
-    """
-
-    def __init__(self, energy: nn.Module, *, dim: int | None = None, casts: bool = True) -> None:
+    def __init__(self, energy: nn.Module, *, dim: int | None = None) -> None:
         self.like = weights_like(energy)
-        negative: Callable[[Tensor], Tensor] = lambda x: -energy(x)  # noqa: E731
-        super().__init__(at_home(negative, self.like) if casts else negative, dim=dim)
+        super().__init__(at_home(lambda x: -energy(x), self.like), dim=dim)
 
 
 class ModuleDensity(LogDensity):
