@@ -17,7 +17,6 @@ import steincritic as sc
 
 EFFECTS = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
 ERRORS = np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])
-NAMES = ["mu", "log tau", *(f"theta_base[{j}]" for j in range(8))]  # the coordinates of q.names
 
 
 def eight_schools(effects, errors):  # noqa: ANN001, ANN201
@@ -44,7 +43,7 @@ def main(out: Path, draws: int = 1000) -> dict[str, sc.Diagnosis]:
 
     found = {}
     for name, samples, chains in (("NUTS", mcmc.get_samples(), 4), ("mean-field VI", guessed, 1)):
-        check = sc.check_draws(q, q.model.unconstrain(samples), chains=chains, names=NAMES)
+        check = sc.check_draws(q, q.model.unconstrain(samples), chains=chains, names=q.model.names)
         print(f"\n{name}\n{check.summary()}")
         sc.save_report(check, out / f"{name}.html")
         found[name] = check

@@ -121,9 +121,18 @@ def test_what_cannot_be_judged_is_refused_or_doubted():
         sc.check_draws(q, torch.randn(4, 6, 2, generator=generator(0)))
 
 
+@pytest.fixture
+def double_precision():
+    jax = pytest.importorskip("jax")
+    pytest.importorskip("numpyro")
+    before = jax.config.jax_enable_x64
+    yield
+    jax.config.update("jax_enable_x64", before)
+
+
+@pytest.mark.usefixtures("double_precision")
 @pytest.mark.parametrize("name", POSTERIORS)
 def test_the_posteriors_are_those_of_their_numpyro_programs(name):
-    pytest.importorskip("numpyro")
     from steincritic.experiments.posterior_draws import posterior
 
     q = POSTERIORS[name]()

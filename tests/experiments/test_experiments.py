@@ -30,6 +30,7 @@ PROMISED = {
     "lazy-training": {"rows", "corollary", "staged"},
     "posterior-checks": {"rows", "mixing", "diagnoses"},
     "image-models": {"rows", "models", "published"},
+    "small-images": {"rows", "models", "published"},
     "auto-staging": {"rows"},
     "learn-ebm": {"rows", "pictures", "level"},
     "mnist": {"rows", "null", "gallery", "map", "machine"},

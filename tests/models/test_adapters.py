@@ -550,7 +550,7 @@ def test_a_jax_density_of_batches_is_refused():
 def test_numpyro_draws_go_both_ways():
     model = case("numpyro posterior").model
     x = case("numpyro posterior").draws[:10]
-    assert model.names == ["mu", "tau", "z[0]", "z[1]", "z[2]", "z[3]"]
+    assert model.names == ["mu", "log tau", "z[0]", "z[1]", "z[2]", "z[3]"]
     draws = model.constrain(x)
     assert (draws["tau"] > 0).all() and draws["theta"].shape == (10, 4)
     torch.testing.assert_close(model.unconstrain(draws), x)

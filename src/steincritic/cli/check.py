@@ -41,7 +41,7 @@ class Check(Common):
     data: tyro.conf.Positional[Path]
     """npy, npz, csv or parquet, one row a point."""
     model: str
-    """package.module:attr, file.py:attr, or a built-in name such as gm-2d."""
+    """package.module:attr, file.py:attr, FILE.safetensors or a built-in name such as gm-2d."""
     method: str = "auto"
     """auto, crossfit, split, ksd, ksdagg or fssd."""
     level: float = 0.05

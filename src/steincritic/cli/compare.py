@@ -22,7 +22,7 @@ class Compare(Common):
     data: tyro.conf.Positional[Path]
     """npy, npz, csv or parquet, one row a point."""
     model: tyro.conf.UseAppendAction[tuple[str, ...]]
-    """A candidate, at least two: package.module:attr, file.py:attr, or a built-in name such as gm-2d."""
+    """A candidate, at least two: package.module:attr, file.py:attr, FILE.safetensors or a built-in name."""
     name: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """What to call a candidate, once a model and in their order; as they were given by default."""
     test: str = "auto"

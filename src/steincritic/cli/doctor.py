@@ -20,7 +20,7 @@ class Doctor(Common):
     failed, 2: error."""
 
     model: str
-    """package.module:attr, file.py:attr, or a built-in name such as gm-2d."""
+    """package.module:attr, file.py:attr, FILE.safetensors or a built-in name such as gm-2d."""
     data: Path | None = None
     """Data that you will test: npy, npz, csv or parquet; needed where the model cannot be sampled."""
     n: int | None = None

@@ -33,6 +33,7 @@ Name = Literal[
     "lazy-training",
     "posterior-checks",
     "image-models",
+    "small-images",
     "learn-ebm",
     "auto-staging",
     "mnist",

@@ -40,7 +40,7 @@ class Score(Common):
     critic: Path
     """A critic as Critic.save writes it."""
     model: str
-    """package.module:attr, file.py:attr, or a built-in name such as gm-2d."""
+    """package.module:attr, file.py:attr, FILE.safetensors or a built-in name such as gm-2d."""
     out: Path | None = None
     """csv file for row,witness; rows are numbered from 0."""
     chunk: int = 100_000

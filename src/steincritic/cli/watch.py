@@ -33,7 +33,7 @@ class Watch(Common):
     data: tyro.conf.Positional[Path]
     """csv file, one row a point; - for standard input."""
     model: str
-    """package.module:attr, file.py:attr, or a built-in name such as gm-2d. It must have a sampler."""
+    """package.module:attr, file.py:attr, FILE.safetensors or a built-in name. It must have a sampler."""
     batch: int = 100
     """Rows that are looked at together; the last batch may be smaller."""
     level: float | None = None

@@ -4,7 +4,7 @@ from steincritic.experiments.adaptive import ADAPTIVE
 from steincritic.experiments.base import Context, Experiment
 from steincritic.experiments.calibration import CALIBRATION
 from steincritic.experiments.faults import FAULTS
-from steincritic.experiments.image_models import IMAGES
+from steincritic.experiments.image_models import IMAGES, SMALL_IMAGES
 from steincritic.experiments.lazy_training import LAZY
 from steincritic.experiments.learn_ebm import ENERGIES
 from steincritic.experiments.mixture_1d import ONE_DIMENSION
@@ -28,6 +28,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         LAZY,
         POSTERIOR,
         IMAGES,
+        SMALL_IMAGES,
         STAGING_POWER,
         DIGITS,
         ENERGIES,

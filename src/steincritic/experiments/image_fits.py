@@ -1,22 +1,18 @@
-"""Models of digits to be tested: a coupling flow of zuko, and an energy learned by its Stein discrepancy."""
+"""Models of digits to be tested: a coupling flow of zuko, and a machine learned by its Stein discrepancy."""
 
 import math
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from steincritic.critics.mlp import MLP
 from steincritic.data.digits import Digits
-from steincritic.errors import DoubtfulWarning
-from steincritic.learning import EnergyMLP, Learning, fit_energy
+from steincritic.experiments.digit_machine import FOR_DIGITS, learn_machine
+from steincritic.learning import Learning
 from steincritic.models.adapters.outside import require
 from steincritic.models.base import SamplingModel, as_model
-from steincritic.models.langevin import Langevin, LangevinModel
 from steincritic.rng import derive, generator
 from steincritic.shapes import Points
 
@@ -37,12 +33,12 @@ class FlowFit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EnergyFit:
-    hidden: tuple[int, ...] = (512, 512)
-    steps: int = 3000
-    critic: tuple[int, ...] = (512, 512)
-    batch_size: int = 256
-    chains: Langevin = field(default_factory=Langevin)  # that the model is sampled by
+class MachineFit:
+    """A Gaussian-Bernoulli RBM learned by its Stein discrepancy, as in the study of planted digits."""
+
+    hidden: int = 100
+    sweeps: int = 2000
+    learning: Learning = FOR_DIGITS
 
 
 class InParts:
@@ -62,9 +58,8 @@ class InParts:
 
     def sample(self, n: int, *, seed: int = 0) -> Points:
         parts = []
-        with _without_doubts():
-            for k, start in enumerate(range(0, n, 10 * _ROWS)):
-                parts.append(self._model.sample(min(10 * _ROWS, n - start), seed=derive(seed, "part", k)))
+        for k, start in enumerate(range(0, n, 10 * _ROWS)):
+            parts.append(self._model.sample(min(10 * _ROWS, n - start), seed=derive(seed, "part", k)))
         return self._location + self._scale * torch.cat(parts)
 
 
@@ -93,7 +88,7 @@ def fit_flow(
         schedule.step()
         if step % 100 == 0:
             for call in callbacks:
-                call(step, fit.steps, {"loss": float(loss)})
+                call(step, fit.steps, {"loss": float(loss.detach())})
     flow.eval().requires_grad_(False)
     bits = [_bits(flow, digits, location, scale, seed) for digits in (train[: len(held_out)], held_out)]
     model = as_model(flow)
@@ -101,48 +96,22 @@ def fit_flow(
     return InParts(model, location, scale), {"bits_per_pixel": bits[1], "bits_per_pixel_trained_on": bits[0]}
 
 
-def fit_perceptron(
-    fit: EnergyFit, train: Digits, *, device: torch.device, seed: int, callbacks: Sequence[Any]
+def fit_machine(
+    fit: MachineFit, train: Digits, *, device: torch.device, seed: int, callbacks: Sequence[Any]
 ) -> tuple[InParts, dict[str, Any]]:
-    x = train.logits(seed=derive(seed, "noise")).to(device)
-    settings = Learning(
-        steps=fit.steps, batch_size=fit.batch_size, critic=MLP(hidden=fit.critic), divergence="gaussian"
-    )
-    learned = fit_energy(
-        EnergyMLP(hidden=fit.hidden),
-        x,
-        config=settings,
-        seed=derive(seed, "learning"),
-        callbacks=callbacks,
+    learned = learn_machine(
+        train,
+        hidden=fit.hidden,
+        sweeps=fit.sweeps,
+        learning=fit.learning,
+        seed=seed,
         device=device,
+        callbacks=callbacks,
     )
-    location, scale = x.mean(0), x.std(0)
-    sampler = LangevinModel(learned.model, settings=fit.chains, start=_near(location, scale))
-    with _without_doubts():
-        tuned = sampler.tuned
     fisher = learned.history["fisher_held_out"]
-    return InParts(sampler, torch.zeros_like(location), torch.ones_like(scale)), {
-        "fisher_held_out": [float(fisher[0]), float(fisher[-1])],
-        "effective_draws_a_chain": tuned.ess,
-        "rhat": tuned.rhat,
-    }
-
-
-@contextmanager
-def _without_doubts() -> Iterator[None]:
-    """How well chains mix is a number of the record, so not a warning as well."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DoubtfulWarning)
-        yield
-
-
-def _near(location: Tensor, scale: Tensor) -> Callable[[int, torch.Generator], Tensor]:
-    """Where chains begin: independent normals with the means and spreads of the data."""
-
-    def start(n: int, source: torch.Generator) -> Tensor:
-        return location + scale * torch.randn(n, len(scale), generator=source, device=scale.device)
-
-    return start
+    dim = train.pixels[0].numel()
+    model = InParts(learned.model, torch.zeros(dim, device=device), torch.ones(dim, device=device))
+    return model, {"fisher_held_out": [float(fisher[0]), float(fisher[-1])]}
 
 
 def _new_flow(fit: FlowFit, dim: int, *, seed: int) -> Any:

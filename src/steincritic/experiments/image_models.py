@@ -1,10 +1,10 @@
-"""Does a model of digits fit, where does it fail, and what does the witness show? A flow and an energy.
+"""Does a model of digits fit, where does it fail, and what does the witness show? A flow and an RBM.
 
 The models learn from one part of the digits; tests see subsamples of the other.
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -12,21 +12,22 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from steincritic.critics.mlp import MLP
 from steincritic.data.digits import Digits, mnist, small_digits
 from steincritic.diagnosis.diagnose import Diagnosis, diagnose
 from steincritic.experiments.base import Context, Experiment, Outcome
-from steincritic.experiments.image_fits import EnergyFit, FlowFit, InParts, fit_flow, fit_perceptron
+from steincritic.experiments.digit_machine import FOR_DIGITS
+from steincritic.experiments.image_fits import FlowFit, InParts, MachineFit, fit_flow, fit_machine
 from steincritic.experiments.mnist_readings import as_pixels
 from steincritic.experiments.power_jobs import MEDIAN, method_of
 from steincritic.gof.choose import gof_test
 from steincritic.gof.panel import CrossFit
 from steincritic.gof.split import Split
 from steincritic.gof.trials import trials_of
-from steincritic.models.langevin import Langevin
 from steincritic.rng import derive, generator
 from steincritic.shapes import Points
 
-FLOW, ENERGY = "flow", "energy"
+FLOW, MACHINE = "flow", "RBM"
 DIGITS, OWN = "digits", "the model's own draws"
 PUBLISHED = {"aggregated KSD": 0.945, MEDIAN: 0.06}  # another flow on MNIST, n = 500 [schrab2022]
 
@@ -35,11 +36,11 @@ PUBLISHED = {"aggregated KSD": 0.945, MEDIAN: 0.06}  # another flow on MNIST, n 
 class ImageModels:
     """Digits are MNIST's, or the small ones of scikit-learn; own draws are tested at n = `level_at`."""
 
-    models: tuple[str, ...] = (FLOW, ENERGY)
+    models: tuple[str, ...] = (FLOW, MACHINE)
     digits: Literal["mnist", "small"] = "mnist"
     folder: Path | None = None
     flow: FlowFit = field(default_factory=FlowFit)
-    energy: EnergyFit = field(default_factory=EnergyFit)
+    machine: MachineFit = field(default_factory=MachineFit)
     methods: tuple[str, ...] = ("crossfit", "split", "aggregated KSD", MEDIAN)
     counts: tuple[int, ...] = (100, 200, 500)
     trials: int = 100
@@ -86,7 +87,7 @@ def _fitted(
     }
     if name == FLOW:
         return fit_flow(config.flow, train, test, **common)
-    return fit_perceptron(config.energy, train, **common)
+    return fit_machine(config.machine, train, **common)
 
 
 def _rates(
@@ -108,7 +109,7 @@ def _tested(
     n, seed = sets.shape[1], derive(context.seed, data, sets.shape[1])
     for label in config.methods:
         start = time.perf_counter()
-        method, settings = _method(label, name, config, context.jobs / "null runs")
+        method, settings = _method(label, config, context.jobs / "null runs")
         found = trials_of(model, sets, method=method, seed=seed, config=settings, null_pool=config.null_runs)
         rate = found.rate()
         yield {
@@ -124,15 +125,12 @@ def _tested(
         }
 
 
-def _method(label: str, name: str, config: ImageModels, null_runs: Path) -> tuple[str, Any]:
-    """Defaults; chains of an energy are slow to draw, so the split test of one does without them."""
+def _method(label: str, config: ImageModels, null_runs: Path) -> tuple[str, Any]:
     method, settings = method_of(label, tiny=config.tiny)
     if isinstance(settings, CrossFit):
         settings = replace(settings, cache=null_runs)  # digits and own draws of one n share them
     if isinstance(settings, Split):
-        settings = replace(
-            settings, threshold="permutation" if name == FLOW else "bootstrap-t", pool=config.pool
-        )
+        settings = replace(settings, pool=config.pool)
     return method, settings
 
 
@@ -197,33 +195,29 @@ class _Clock:
         self.seconds[name], self._last = now - self._last, now
 
 
-_SMALL: Mapping[str, Any] = {
-    "digits": "small",
-    "flow": FlowFit(transforms=4, hidden=(64, 64), steps=40, batch_size=128, copies=1),
-    "energy": EnergyFit(
-        hidden=(32,),
-        steps=40,
-        critic=(32, 32),
-        batch_size=128,
-        chains=Langevin(warmup=40, steps=10, pilots=8),
-    ),
-}
-
-IMAGES = Experiment(
-    "image-models",
-    "A flow and an energy model of digits",
-    ImageModels(),
-    ImageModels(
-        **_SMALL,
-        models=(ENERGY,),  # the flow needs zuko
-        methods=("split", MEDIAN),
-        counts=(40,),
-        trials=2,
-        null_runs=19,
-        level_at=40,
-        diagnosed=60,
-        shown=4,
-        tiny=True,
-    ),
-    run,
+_SMALL = ImageModels(
+    digits="small",
+    flow=FlowFit(hidden=(128, 128), steps=1500, batch_size=128),
+    machine=MachineFit(hidden=32, learning=replace(FOR_DIGITS, critic=MLP(hidden=(128, 128)))),
+    counts=(50, 100, 200),
+    level_at=100,
+    diagnosed=400,
 )
+_TINY = replace(
+    _SMALL,
+    models=(MACHINE,),  # the flow needs zuko
+    machine=MachineFit(
+        hidden=8, sweeps=40, learning=replace(FOR_DIGITS, steps=40, critic=MLP(hidden=(32, 32)), log_every=20)
+    ),
+    methods=("split", MEDIAN),
+    counts=(40,),
+    trials=2,
+    null_runs=19,
+    level_at=40,
+    diagnosed=60,
+    shown=4,
+    tiny=True,
+)
+
+IMAGES = Experiment("image-models", "A flow and an RBM of MNIST's digits", ImageModels(), _TINY, run)
+SMALL_IMAGES = Experiment("small-images", "A flow and an RBM of digits of 8 x 8", _SMALL, _TINY, run)

@@ -54,7 +54,7 @@ class LearnedEnergies:
 
     densities: tuple[str, ...] = TOY_NAMES
     runs: int = 20
-    controls: int = 5
+    controls: int = 2
     rows: int = 50_000
     tested: int = 500
     energy: EnergyMLP = ENERGY

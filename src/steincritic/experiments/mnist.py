@@ -15,14 +15,13 @@ from torch import Tensor
 
 from steincritic.critics.bank import Bank
 from steincritic.critics.mlp import MLP
-from steincritic.data.digits import Digits
 from steincritic.data.points import ScoredPoints
 from steincritic.experiments import mnist_readings as readings
 from steincritic.experiments.base import Context, Experiment, Outcome
+from steincritic.experiments.digit_machine import FOR_DIGITS, learn_machine
 from steincritic.experiments.mnist_points import PlantedDigits, PointSets, deal, digit_parts, foreign_rows
-from steincritic.learning import FittedEnergy, Learning, fit_energy
 from steincritic.models.rbm import GaussianBernoulliRBM
-from steincritic.rng import derive, generator
+from steincritic.rng import derive
 from steincritic.shapes import PerMember
 from steincritic.stein.operator import stein_values
 from steincritic.training.fit import fit_bank
@@ -30,14 +29,22 @@ from steincritic.training.fitted import FittedBank
 from steincritic.training.staging import Staged, fixed
 
 _ROWS = 2000  # points whose witness is taken at a time
-_FIRST_WEIGHTS = 0.01  # standard deviation, before the machine learns
 _EARLY = 5  # epochs
 
 
 def run(config: PlantedDigits, context: Context) -> Outcome:
     clock = Clock(context.device)
     train, test = digit_parts(config)
-    learned = _learn(config, train, context)
+    learned = learn_machine(
+        train,
+        hidden=config.hidden,
+        sweeps=config.sweeps,
+        learning=config.learning,
+        seed=context.seed,
+        device=context.device,
+        callbacks=context.callbacks,
+        checkpoint=context.checkpoint,
+    )
     model = learned.model
     assert isinstance(model, GaussianBernoulliRBM)
     clock.lap("learning the machine")
@@ -82,24 +89,6 @@ class Clock:
             torch.cuda.synchronize(self._device)
         now = time.perf_counter()
         self.seconds[name], self._last = now - self._last, now
-
-
-def _learn(config: PlantedDigits, train: Digits, context: Context) -> FittedEnergy:
-    """The start is a Gaussian at the mean of the data, its hidden units balanced there."""
-    x = train.logits(seed=derive(context.seed, "train noise"))
-    location = x.mean(0)
-    source = generator(context.seed, "first weights")
-    weights = _FIRST_WEIGHTS * torch.randn(x.shape[1], config.hidden, generator=source)
-    start = GaussianBernoulliRBM(weights, location, -0.5 * location @ weights, sweeps=config.sweeps)
-    return fit_energy(
-        start.to(context.device),
-        x,
-        config=config.learning,
-        seed=derive(context.seed, "learning"),
-        callbacks=context.callbacks,
-        checkpoint=context.checkpoint,
-        device=context.device,
-    )
 
 
 class Curves:
@@ -221,22 +210,7 @@ def _spread(values: list[float]) -> dict[str, Any]:
 _FULL = PlantedDigits(
     schemes={name: fixed(float(name)) for name in ("1e-3", "1e-2", "1e-1", "1", "2")}
     | {"staged 0.90": Staged(initial=0.5, floor=1e-3, decay=0.90, every=20)},
-    learning=Learning(
-        steps=500,  # longer learning finds a lower Fisher divergence, but draws that are less like digits
-        critic_steps=2,
-        batch_size=100,
-        learning_rate=1e-2,
-        critic_learning_rate=1e-3,
-        cooldown=0.5,
-        betas=(0.9, 0.999),
-        weight_decay=0.0,
-        critic_weight_decay=0.0,
-        averaging=0.99,
-        staging=fixed(1.0),
-        critic=MLP(hidden=(256, 256)),
-        divergence="gaussian",
-        log_every=25,
-    ),
+    learning=FOR_DIGITS,
 )
 _TINY = replace(
     _FULL,

@@ -49,7 +49,7 @@ PAGES: dict[str, Page] = {
     "planted-faults": Page(faults_table, draw_faults),
     "lazy-training": Page(lazy_table, draw_lazy),
     "posterior-checks": Page(posterior_table, draw_posteriors),
-    "image-models": Page(images_table, draw_images),
+    **dict.fromkeys(("image-models", "small-images"), Page(images_table, draw_images)),
     "learn-ebm": Page(learning_table, draw_learning),
     "auto-staging": Page(staging_table, draw_stagings),
     "mnist": Page(digits_table, draw_digits),

@@ -66,11 +66,6 @@ def _facts(model: dict[str, Any]) -> str:
     if "fisher_held_out" in model:
         first, last = model["fisher_held_out"]
         facts.append(f"Fisher divergence found by its teacher {first:.3g} at first, {last:.3g} at the end")
-    if "rhat" in model:
-        facts.append(
-            f"its Langevin chains have R-hat {model['rhat']:.2f} and are worth "
-            f"{model['effective_draws_a_chain']:.1f} draws each"
-        )
     listed, of = model["missing"]
     facts.append(
         f"diagnosis of {model['diagnosed']} digits: p = {model['pvalue']:.2g}, Fisher divergence at least "

@@ -32,8 +32,9 @@ class NumPyroPosterior(JaxDensity):
         flat, self._unravel = ravel_pytree(first)
         self._constrain = info.postprocess_fn
         self._shapes = {name: tuple(value.shape) for name, value in first.items()}
+        labels = {name: _label(name, info.model_trace[name]["fn"].support) for name in first}
         # in the order of JAX, which sorts the names
-        self.names = [n for name in sorted(first) for n in element_names(name, self._shapes[name])]
+        self.names = [n for name in sorted(first) for n in element_names(labels[name], self._shapes[name])]
         super().__init__(lambda v: -info.potential_fn(self._unravel(v)), dim=len(flat))
 
     def unconstrain(self, draws: Any) -> Points:
@@ -52,6 +53,12 @@ class NumPyroPosterior(JaxDensity):
         jax = require("jax", extra="jax")
         values = jax.vmap(lambda v: self._constrain(self._unravel(v)))(self._given(x))
         return {name: np.asarray(value) for name, value in values.items()}
+
+
+def _label(name: str, support: Any) -> str:
+    """What a coordinate is called: a positive parameter is its logarithm in unconstrained space."""
+    transforms = require("numpyro.distributions.transforms", extra="numpyro")
+    return f"log {name}" if isinstance(transforms.biject_to(support), transforms.ExpTransform) else name
 
 
 def adapt(obj: Any) -> JaxDensity | None:
