@@ -2,13 +2,16 @@
 
 import pytest
 import torch
+from scipy import stats
 
 import steincritic as sc
-from steincritic.data import ScoredPoints
-from steincritic.gof import trials_of
+from steincritic.data import Frame, ScoredPoints
+from steincritic.gof import Trials, trials_of
 from steincritic.gof.crossfit import crossfit_test
 from steincritic.gof.kernel import ksd_test
-from steincritic.rng import derive
+from steincritic.learning import EnergyMLP
+from steincritic.models.density import PairModel
+from steincritic.rng import derive, generator
 
 Q = sc.models.GaussianMixture([[0.0]])
 SHIFTED = sc.models.GaussianMixture([[3.0]])
@@ -85,3 +88,35 @@ def test_bad_requests_are_refused_in_one_line(call, message):
     with pytest.raises(sc.InputError, match=message) as caught:
         call()
     assert "\n" not in str(caught.value)
+
+
+def test_without_a_sampler_every_dataset_is_standardised_by_itself():
+    """One trial is the test of its dataset; neighbours change nothing, nor do unequal halves."""
+    q = PairModel(lambda x: -x / 4)
+    x = 2 * torch.randn(3, 40, 2, generator=generator(0, "x")) + torch.tensor([0.5, 0.0])
+    config = sc.Split(train=0.7, draws=99, threshold="z", training=sc.Training(epochs=5))
+    together = trials_of(q, x, method="split", seed=1, config=config).pvalues
+    alone = trials_of(q, x[:1], method="split", seed=1, config=config).pvalues
+    assert torch.equal(together[:1], alone)
+    frame = Frame.of(x[:, :28])
+    inside = frame.enter(ScoredPoints(x[:, :28], -x[:, :28] / 4)).x
+    torch.testing.assert_close(inside.mean(1), torch.zeros(3, 2), atol=1e-6, rtol=0)
+    torch.testing.assert_close(inside.std(1), torch.ones(3, 2))
+
+
+def test_uniformity_allows_for_a_shared_pool():
+    """Ranks among a pool of the tests' own size vary twice as much as independent p-values."""
+    values = torch.randn(2, 400, generator=generator(3, "null"), dtype=torch.float64) + torch.tensor(
+        [[0.12], [0.0]]
+    )
+    pvalues = ((values[1] >= values[0][:, None]).sum(-1) + 1) / 401
+    apart = Trials(method="crossfit", n=10, pvalues=pvalues, draws=400)
+    shared = Trials(method="crossfit", n=10, pvalues=pvalues, draws=400, null_pool=400)
+    wanted = stats.ks_2samp(values[0], values[1]).pvalue
+    assert apart.uniformity() < shared.uniformity()
+    assert shared.uniformity() == pytest.approx(wanted, abs=0.05)
+
+
+def test_a_learned_energy_can_be_calibrated():
+    model = EnergyMLP(hidden=(4,)).begin(torch.randn(50, 2, generator=generator(0, "rows")), seed=0)
+    assert len(sc.calibrate("ksd", model, 20, 3, config=sc.Ksd(draws=19)).pvalues) == 3

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from reference import small_module
 from steincritic.critics import MLP
 from steincritic.errors import DivergedError, FileFormatError, InputError
 from steincritic.files import read_tensors, write_tensors
@@ -119,6 +120,8 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
         given = {"x": X, "config": QUICK, "seed": 0} | change
         with pytest.raises(InputError, match="other data or settings"):
             fit_energy(EnergyMLP(hidden=(6,)), given.pop("x"), **given, checkpoint=path)
+    with pytest.raises(InputError, match="other data or settings"):
+        fit_energy(EnergyMLP(hidden=(6,), spread=3.0), X, config=QUICK, seed=0, checkpoint=path)
     tensors, about = read_tensors(path)
     write_tensors(path, tensors, about | {"format": "another"})
     with pytest.raises(FileFormatError):
@@ -129,6 +132,29 @@ def test_the_seed_decides_all():
     one, same, other = (fit_energy(EnergyMLP(hidden=(6,)), X, config=QUICK, seed=s) for s in (0, 0, 1))
     assert torch.equal(parameters(one)["w1"], parameters(same)["w1"])
     assert not torch.equal(parameters(one)["w1"], parameters(other)["w1"])
+
+
+def test_the_fisher_column_takes_each_step_with_its_own_lambda():
+    staging = Staged(initial=10.0, floor=0.1, decay=0.5, every=1)
+    every_step = fit_energy(
+        EnergyMLP(hidden=(6,)), X, config=replace(QUICK, steps=8, log_every=1, staging=staging)
+    ).history
+    at_once = fit_energy(
+        EnergyMLP(hidden=(6,)), X, config=replace(QUICK, steps=8, log_every=8, staging=staging)
+    ).history
+    torch.testing.assert_close(at_once["fisher"][0], every_step["fisher"].mean())
+    single = 2 * every_step["lam"] * (every_step["stein"] - every_step["penalty"])
+    torch.testing.assert_close(every_step["fisher"], single, rtol=1e-4, atol=1e-6)
+
+
+def test_what_cannot_be_learned_is_refused_at_the_door():
+    with pytest.raises(InputError, match="subtract its mean"):
+        fit_energy(EnergyMLP(hidden=(6,)), X.double() + 1e8, config=replace(QUICK, dtype="float32"))
+    with pytest.raises(InputError, match=r"must return \(n,\)"):
+        fit_energy(small_module(2, seed=0), X, config=QUICK)
+    with pytest.raises(InputError, match="held_out > 0"):
+        staging = Adaptive(initial=1.0, floor=0.1, decay=0.5)
+        fit_energy(EnergyMLP(hidden=(6,)), X, config=replace(QUICK, staging=staging, held_out=0.0))
 
 
 def test_the_history_holds_what_it_says_and_watchers_are_called():

@@ -52,6 +52,23 @@ def test_within_cells_the_density_is_followed():
     assert abs(z) < Z_MAX
 
 
+@pytest.mark.parametrize("peak", [0.0, 0.13, 0.25, 0.4])
+def test_the_envelope_is_above_the_density_wherever_the_peak_lies(peak):
+    """In units of a cell; between lattice points a quadratic rises above the largest of them."""
+    size = 20.0 / 32
+    model = LogDensity(lambda x: -0.5 * ((x - peak * size) ** 2).sum(-1))
+    grid = GridModel(model, low=[-10.0], high=[10.0], cells=32)._grid
+    x = torch.linspace(-3, 3, 4001, dtype=torch.float64)[:, None]
+    cell = ((x - grid.low) / grid.size).long()[:, 0]
+    assert bool((model.log_prob(x) <= grid.envelope[cell]).all())
+
+
+def test_a_density_too_sharp_for_its_cells_is_an_error_not_a_wrong_draw():
+    ridge = LogDensity(lambda x: torch.where((x[:, 0] - 0.01).abs() < 0.003, 5.0, -0.5 * x[:, 0] ** 2))
+    with pytest.raises(ModelError, match="give more"):
+        GridModel(ridge, low=[-8.0], high=[8.0], cells=16).sample(20_000, seed=0)
+
+
 def test_the_density_is_normalised(grid):
     x = TRUTH.sample(100, seed=2)
     torch.testing.assert_close(grid.log_prob(x), TRUTH.log_prob(x), rtol=0, atol=1e-6)  # midpoint rule

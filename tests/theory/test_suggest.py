@@ -9,7 +9,7 @@ from steincritic.data import ScoredPoints
 from steincritic.data.problems import problem
 from steincritic.errors import InputError
 from steincritic.training.staging import fixed
-from steincritic.training.suggest import GRID, PACES, first_epoch_ratios, held_out_signal
+from steincritic.training.suggest import GRID, PACES, first_epoch_ratios, held_out_signal, suggest_stagings
 
 
 @pytest.mark.parametrize(("name", "n"), [("gm-2d", 300), ("gm-10d", 300)])
@@ -48,6 +48,21 @@ def test_held_out_points_choose_the_pace():
         ScoredPoints(x, pair.model.score(x)), candidates, seeds=[0], training=sc.Training(epochs=30)
     )
     assert float(signal[1, 0]) > float(signal[0, 0])
+
+
+def test_a_suggestion_does_not_depend_on_the_datasets_beside_it():
+    pair = problem("gm-2d")
+    x = torch.stack([pair.data.sample(60, seed=k) for k in range(3)])
+    points, training = ScoredPoints(x, pair.model.score(x)), sc.Training(epochs=3)
+    together = suggest_stagings(points, seeds=[5, 6, 7], training=training)
+    alone = suggest_stagings(ScoredPoints(x[2:], points.score[2:]), seeds=[7], training=training)
+    assert together[2:] == alone
+    paces = [[fixed(0.3)] * 3, [fixed(0.01)] * 3]
+    signal = held_out_signal(points, paces, seeds=[5, 6, 7], training=training)
+    one = held_out_signal(
+        ScoredPoints(x[1:2], points.score[1:2]), [row[1:2] for row in paces], seeds=[6], training=training
+    )
+    torch.testing.assert_close(signal[:, 1:2], one)
 
 
 def test_the_seed_decides_the_suggestion_and_it_trains():

@@ -23,6 +23,7 @@ from steincritic.learning import (
     EnergyMLP,
     FittedEnergy,
     Learning,
+    check_rows,
     first_machine,
     fit_energy,
 )
@@ -112,6 +113,7 @@ class FitEbm(Common):
         config, shape = self._config(), parse_shape(self.image_shape)
         x = self._rows()
         check_shape(shape, x.shape[1])
+        check_rows(x, config)
         start = self._start(x)
         self._claim_folder()
 
@@ -149,7 +151,7 @@ class FitEbm(Common):
 
     def _rows(self) -> Tensor:
         x = torch.as_tensor(read_table(self.data, drop_nan=self.drop_nan).x)
-        return x.to(torch.float32).to(device_named(self.device))
+        return x.to(device_named(self.device))
 
     def _start(self, x: Tensor) -> EnergyMLP | GaussianBernoulliRBM:
         if self.energy == "mlp":
@@ -163,6 +165,8 @@ class FitEbm(Common):
         """The folder can be written, and no earlier run would be lost."""
         prepare(self.out)
         if self.resume:
+            if not (self.out / _STATE).exists():
+                raise InputError(f"{self.out} holds no {_STATE} to go on from; leave out --resume")
             return
         there = [name for name in (*FILES, _STATE) if (self.out / name).exists()]
         if there and not self.overwrite:
@@ -170,8 +174,7 @@ class FitEbm(Common):
                 f"{self.out} holds {there[0]} already; go on with --resume, choose another --out, or pass "
                 "--overwrite"
             )
-        for name in there:
-            (self.out / name).unlink()
+        (self.out / _STATE).unlink(missing_ok=True)  # the others are replaced when there is something new
 
     def _is_due(self, done: int, steps: int) -> bool:
         """Is this the first look after another part of the steps?"""
@@ -218,8 +221,8 @@ def _verdict(fitted: FittedEnergy) -> str:
     first, last = float(history[name][0]), float(history[name][-1])
     where = "held-out rows" if name == "fisher_held_out" else "rows that were trained on"
     return (
-        f"Learned in {fitted.seconds:.0f} s. Fisher divergence that the critic could show on {where}: "
-        f"{first:.3g} at step {float(history['step'][0]):.0f}, {last:.3g} at the end."
+        f"Learned in {fitted.seconds:.0f} s. Fisher divergence that the critic could show on {where} (in "
+        f"learning's coordinates): {first:.3g} at step {float(history['step'][0]):.0f}, {last:.3g} at last."
     )
 
 

@@ -90,8 +90,8 @@ class Frame:
     A change of variables: the score of y is scale * score of x, so every Stein identity holds in y.
     """
 
-    location: Tensor  # (d,)
-    scale: Tensor  # (d,)
+    location: Tensor  # (d,), or (t, 1, d) for stacked datasets with a frame each
+    scale: Tensor
 
     @classmethod
     def identity(cls, dim: int) -> "Frame":
@@ -99,10 +99,12 @@ class Frame:
 
     @classmethod
     def of(cls, x: Tensor) -> "Frame":
-        """Mean and standard deviation of a sample; a constant coordinate keeps scale 1."""
+        """Mean and standard deviation of a sample, or of each of (t, n, d); where constant, scale 1."""
         x = x.to(torch.float64)
-        scale = x.std(0) if len(x) > 1 else torch.zeros_like(x[0])
-        return cls(x.mean(0), torch.where(scale > 0, scale, torch.ones_like(scale)))
+        stacked = x.ndim == 3
+        location = x.mean(-2, keepdim=stacked)
+        scale = x.std(-2, keepdim=stacked) if x.shape[-2] > 1 else torch.zeros_like(location)
+        return cls(location, torch.where(scale > 0, scale, torch.ones_like(scale)))
 
     def enter(self, points: ScoredPoints) -> ScoredPoints:
         location, scale = self.location.to(points.x), self.scale.to(points.x)

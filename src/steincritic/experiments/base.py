@@ -1,5 +1,6 @@
 """What all experiments share: a frozen configuration in, plain results out."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,3 +54,17 @@ class Experiment:
             seconds=outcome.seconds,
             environment=environment(context.device),
         )
+
+
+class Clock:
+    """Seconds by part, the device's work waited for."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device, self._last = device, time.perf_counter()
+        self.seconds: dict[str, float] = {}
+
+    def lap(self, name: str) -> None:
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        now = time.perf_counter()
+        self.seconds[name], self._last = now - self._last, now

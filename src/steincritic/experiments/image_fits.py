@@ -42,19 +42,16 @@ class MachineFit:
 
 
 class InParts:
-    """A model of y = (x - location)/scale as one of x, asked for some thousand rows at a time.
-
-    Points may be (n, d) or sets (t, n, d).
-    """
+    """A model of y = (x - location)/scale as one of x, asked for some thousand rows at a time."""
 
     def __init__(self, model: SamplingModel, location: Tensor, scale: Tensor) -> None:
         self._model, self._location, self._scale = model, location, scale
         self.dim = len(location)
 
     def score(self, x: Points) -> Points:
-        y = ((x - self._location.to(x)) / self._scale.to(x)).reshape(-1, self.dim)
+        y = (x - self._location.to(x)) / self._scale.to(x)
         scores = torch.cat([self._model.score(part) for part in y.split(_ROWS)])
-        return (scores / self._scale.to(scores)).view(x.shape)
+        return scores / self._scale.to(scores)
 
     def sample(self, n: int, *, seed: int = 0) -> Points:
         parts = []

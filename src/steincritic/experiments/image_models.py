@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 
 from steincritic.critics.mlp import MLP
-from steincritic.data.digits import Digits, mnist, small_digits
+from steincritic.data.digits import Digits
 from steincritic.diagnosis.diagnose import Diagnosis, diagnose
-from steincritic.experiments.base import Context, Experiment, Outcome
+from steincritic.experiments.base import Clock, Context, Experiment, Outcome
 from steincritic.experiments.digit_machine import FOR_DIGITS
 from steincritic.experiments.image_fits import FlowFit, InParts, MachineFit, fit_flow, fit_machine
+from steincritic.experiments.mnist_points import digit_parts
 from steincritic.experiments.mnist_readings import as_pixels
 from steincritic.experiments.power_jobs import MEDIAN, method_of
 from steincritic.gof.choose import gof_test
@@ -53,9 +54,9 @@ class ImageModels:
 
 
 def run(config: ImageModels, context: Context) -> Outcome:
-    clock = _Clock(context.device)
+    clock = Clock(context.device)
     results: dict[str, Any] = {"rows": [], "models": {}, "published": PUBLISHED}
-    train, test = _parts(config)
+    train, test = digit_parts(config.digits, config.folder)
     x = test.logits(seed=derive(context.seed, "test noise")).to(context.device)
     for name in config.models:
         model, about = _fitted(name, config, train, test, context)
@@ -66,15 +67,6 @@ def run(config: ImageModels, context: Context) -> Outcome:
         results["models"][name]["image_shape"] = train.image_shape
         clock.lap(f"{name}, diagnosis")
     return Outcome(results, clock.seconds)
-
-
-def _parts(config: ImageModels) -> tuple[Digits, Digits]:
-    """Digits to learn from, and digits to be tested on."""
-    if config.digits == "mnist":
-        return mnist(config.folder), mnist(config.folder, part="test")
-    digits = small_digits()
-    half = len(digits) // 2
-    return digits[:half], digits[half:]
 
 
 def _fitted(
@@ -181,18 +173,6 @@ def _pixel_ratios(diagnosis: Diagnosis) -> list[float]:
     error = shares.std(0) / len(shares) ** 0.5
     ratios: list[float] = (shares.mean(0) / error.clamp(min=1e-300)).tolist()
     return [round(value, 2) for value in ratios]
-
-
-class _Clock:
-    def __init__(self, device: torch.device) -> None:
-        self._device, self._last = device, time.perf_counter()
-        self.seconds: dict[str, float] = {}
-
-    def lap(self, name: str) -> None:
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
-        now = time.perf_counter()
-        self.seconds[name], self._last = now - self._last, now
 
 
 _SMALL = ImageModels(

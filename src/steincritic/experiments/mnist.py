@@ -5,7 +5,6 @@ and 3 % true ones. The machine learns from the training part of the digits, the 
 it, too; all ones that critics are measured on come from the test part.
 """
 
-import time
 from dataclasses import replace
 from statistics import mean, stdev
 from typing import Any
@@ -17,7 +16,7 @@ from steincritic.critics.bank import Bank
 from steincritic.critics.mlp import MLP
 from steincritic.data.points import ScoredPoints
 from steincritic.experiments import mnist_readings as readings
-from steincritic.experiments.base import Context, Experiment, Outcome
+from steincritic.experiments.base import Clock, Context, Experiment, Outcome
 from steincritic.experiments.digit_machine import FOR_DIGITS, learn_machine
 from steincritic.experiments.mnist_points import PlantedDigits, PointSets, deal, digit_parts, foreign_rows
 from steincritic.models.rbm import GaussianBernoulliRBM
@@ -34,7 +33,7 @@ _EARLY = 5  # epochs
 
 def run(config: PlantedDigits, context: Context) -> Outcome:
     clock = Clock(context.device)
-    train, test = digit_parts(config)
+    train, test = digit_parts(config.digits, config.folder)
     learned = learn_machine(
         train,
         hidden=config.hidden,
@@ -77,18 +76,6 @@ def _pictures(config: PlantedDigits, fitted: FittedBank, judged: ScoredPoints, s
         "gallery": readings.gallery(judged.x.cpu(), values, foreign, config.shown),
         "map": readings.embedding(judged.x, values, foreign, kept=kept, seed=seed),
     }
-
-
-class Clock:
-    def __init__(self, device: torch.device) -> None:
-        self._device, self._last = device, time.perf_counter()
-        self.seconds: dict[str, float] = {}
-
-    def lap(self, name: str) -> None:
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
-        now = time.perf_counter()
-        self.seconds[name], self._last = now - self._last, now
 
 
 class Curves:

@@ -79,10 +79,10 @@ class PointSets:
     reference: ScoredPoints
 
 
-def digit_parts(config: PlantedDigits) -> tuple[Digits, Digits]:
+def digit_parts(name: str, folder: Path | None) -> tuple[Digits, Digits]:
     """Digits to learn from, and digits that nothing has seen before it is measured."""
-    if config.digits == "mnist":
-        return mnist(config.folder), mnist(config.folder, part="test")
+    if name == "mnist":
+        return mnist(folder), mnist(folder, part="test")
     digits = small_digits()
     half = len(digits) // 2
     return digits[:half], digits[half:]

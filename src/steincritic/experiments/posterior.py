@@ -5,7 +5,7 @@ trained in banks.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -138,7 +138,7 @@ def _row(
     rate = Rate(0, 0)
     for n in sorted({len(x) for x in sets}):
         alike = torch.stack([x for x in sets if len(x) == n]).to(torch.float32)
-        found = trials_of(PairModel(_many(q.score)), alike, method=method, seed=seed, config=settings)
+        found = trials_of(PairModel(q.score), alike, method=method, seed=seed, config=settings)
         rate += found.rate()
     low, high = rate.interval()
     return {
@@ -151,11 +151,6 @@ def _row(
         "rate": rate.value,
         "interval": [low, high],
     }
-
-
-def _many(score: Callable[[Points], Points]) -> Callable[[Tensor], Tensor]:
-    """The score of (t, n, d), of a model that takes (n, d)."""
-    return lambda x: score(x.reshape(-1, x.shape[-1])).view_as(x)
 
 
 def _summary_of(judged: Sequence[Mixing]) -> dict[str, float]:

@@ -139,7 +139,7 @@ def trials_of(
         raise InputError(f"method must be one of {', '.join(_RUNNERS)}; got {method!r}")
     model = as_model(model)
     x = datasets.to(best_device(datasets))
-    points = ScoredPoints(x, model.score(x))
+    points = ScoredPoints(x, model.score(x.flatten(0, 1)).view_as(x))
     pvalues, draws, shared = _RUNNERS[method](model, points, seed, config, null_pool)
     return Trials(method=method, n=len(points), pvalues=pvalues, draws=draws, null_pool=shared)
 

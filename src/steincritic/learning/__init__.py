@@ -1,6 +1,6 @@
 """Fitting an energy model by minimising its Stein discrepancy."""
 
-from steincritic.learning.fit import FittedEnergy, fit_energy
+from steincritic.learning.fit import FittedEnergy, check_rows, fit_energy
 from steincritic.learning.learnable import EnergyMLP, Learnable, as_learnable, first_machine
 from steincritic.learning.settings import FOR_PERCEPTRONS, Learning
 
@@ -11,6 +11,7 @@ __all__ = [
     "Learnable",
     "Learning",
     "as_learnable",
+    "check_rows",
     "first_machine",
     "fit_energy",
 ]

@@ -23,9 +23,11 @@ from steincritic.learning.settings import FOR_PERCEPTRONS, Learning
 from steincritic.learning.state import LearningCheckpoint
 from steincritic.models.base import SamplingModel
 from steincritic.models.perceptron_energy import PerceptronEnergy
+from steincritic.shapes import Points
 from steincritic.training.history import History
 from steincritic.training.progress import Callback
 
+_FINEST = 1e-3  # of a standard deviation: rounding beyond it would be learned
 Observer = Callable[[int, SamplingModel], None]
 
 
@@ -35,7 +37,9 @@ class FittedEnergy:
 
     The history has a row each `log_every` steps: `step`, `lam`, `stein` (E[T_q f]), `penalty`
     (λ/2 E|f|²), `fisher` (2λ times their difference: what the critic certifies of the Fisher divergence,
-    on rows of the training set), and `fisher_held_out` on rows that were not trained on.
+    on rows of the training set), and `fisher_held_out` on rows that were not trained on. All but the first
+    two are in the coordinates that learning sees, where the data of a perceptron have the standard
+    deviation `resolution`.
     """
 
     model: SamplingModel  # with the averaged parameters
@@ -80,11 +84,27 @@ def fit_energy(
     began = time.perf_counter()
     config = config or (FOR_PERCEPTRONS if isinstance(model, EnergyMLP | PerceptronEnergy) else Learning())
     x = as_points(x).detach()
-    x = x.to(getattr(torch, config.dtype)).to(x.device if device is None else device)
+    x = _rounded(x, getattr(torch, config.dtype)).to(x.device if device is None else device)
+    check_rows(x, config)
+    run = Run(as_learnable(model, x, seed), x, config, seed, LearningCheckpoint.at(checkpoint))
+    run.learn(callbacks, observers)
+    return FittedEnergy(run.result, run.history, run.critic, seed, time.perf_counter() - began)
+
+
+def check_rows(x: Points, config: Learning) -> None:
     if len(x) < config.batch_size:
         raise InputError(
             f"x has {len(x)} rows, fewer than one batch of {config.batch_size}: lower batch_size"
         )
-    run = Run(as_learnable(model, x, seed), x, config, seed, LearningCheckpoint.at(checkpoint))
-    run.learn(callbacks, observers)
-    return FittedEnergy(run.result, run.history, run.critic, seed, time.perf_counter() - began)
+
+
+def _rounded(x: Points, dtype: torch.dtype) -> Points:
+    """In the precision of learning, if that can tell the rows apart."""
+    step = torch.finfo(dtype).eps * x.abs().amax(0)
+    blurred = (step > _FINEST * x.std(0)) & (x.std(0) > 0)
+    if len(x) > 1 and bool(blurred.any()):
+        raise InputError(
+            f"column {int(blurred.nonzero()[0, 0])} of x is far from zero for its spread and {dtype} would "
+            "blur it: subtract its mean first"
+        )
+    return x.to(dtype)

@@ -27,6 +27,7 @@ class Learnable(Protocol):
     location: Tensor  # (d,)
     scale: Tensor  # (d,)
     recordable: bool  # may the score be recorded as a CUDA graph?
+    settings: str  # what, beside the weights, makes the model
 
     @property
     def start(self) -> Weights:
@@ -98,6 +99,7 @@ class PerceptronFamily:
     def __init__(self, model: PerceptronEnergy) -> None:
         self.location, self.scale, self.start = model.location, model.scale, model.weights
         self._spread = model.spread
+        self.settings = f"perceptron, spread {self._spread}"
 
     def score(self, weights: Weights, y: Points) -> Points:
         return standard_score(weights, y, self._spread)
@@ -121,6 +123,7 @@ class MachineFamily:
             "hidden_bias": model.hidden_bias,
         }
         self._sweeps = model.sweeps
+        self.settings = f"machine, {self._sweeps} sweeps"
 
     def score(self, weights: Weights, y: Points) -> Points:
         r"""$b - x + \tfrac12 B \tanh(\tfrac12 B^\top x + c)$."""
@@ -139,10 +142,17 @@ class ModuleFamily:
     def __init__(self, energy: nn.Module, x: Points) -> None:
         dim = x.shape[1]
         self.location, self.scale = torch.zeros(dim), torch.ones(dim)
-        self.start = {name: value.detach() for name, value in energy.named_parameters()}
+        self.start = {
+            name: value.detach() for name, value in energy.named_parameters() if value.requires_grad
+        }
         if not self.start:
-            raise InputError("the energy module has no parameters, so there is nothing to learn")
+            raise InputError("the energy module has no parameters to learn")
         self._energy, self._dim = copy.deepcopy(energy).to(x), dim
+        self.settings = f"module {energy!r}"
+        with torch.no_grad():
+            shape = tuple(self._energy(x[:2]).shape)
+        if shape not in ((2,), (2, 1)):
+            raise InputError(f"an energy must return (n,) or (n, 1), got {shape} for 2 points")
 
     def score(self, weights: Weights, y: Points) -> Points:
         create = torch.is_grad_enabled()

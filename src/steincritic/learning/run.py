@@ -45,6 +45,8 @@ class Run:
                 f"{len(self.rows)} rows are left to train on, fewer than one batch of {config.batch_size}: "
                 "lower batch_size or held_out"
             )
+        if not len(self.held_out) and getattr(config.staging, "on", None):
+            raise InputError("adaptive staging is observed on held-out rows: it needs held_out > 0")
         self.weights = {name: _trained(value.to(x)) for name, value in family.start.items()}
         self.averaged = {name: value.clone() for name, value in self.weights.items()}
         first = config.critic.init(x.shape[1], [derive(seed, "critic")], dtype=x.dtype, device=x.device)
@@ -58,7 +60,7 @@ class Run:
         self.counter = torch.zeros((), dtype=torch.int64, device=x.device)  # critic steps, for the probes
         self.stage, self.history = config.staging.begin(), History()
         self.lam = x.new_tensor([self.stage.lam])
-        self.terms: list[Tensor] = []  # of the steps since the last row of the history, (2,) each
+        self.terms: list[Tensor] = []  # of the steps since the last row of the history, (3,) each
         self.order: tuple[int, Tensor] | None = None  # of the rows, in one pass over them
 
     def learn(
@@ -98,7 +100,7 @@ class Run:
         self.counter.fill_(step * critic_steps)
         self.ascend(torch.stack(batches[:-1]), self.lam)
         loss = self._descend(batches[-1], self.lam)
-        self.terms.append(torch.cat([loss.stein, loss.penalty]))
+        self.terms.append(torch.cat([loss.stein, loss.penalty, -2 * self.lam * loss.total]))
         share = max(1 - self.config.averaging, 1 / (step + 2))  # an even average until it is long enough
         for name, value in self.averaged.items():
             value.lerp_(self.weights[name], share)
@@ -176,17 +178,16 @@ class Run:
         return -2 * lam[0] * loss_of(score, f, div_f, lam).total[0]
 
     def _row(self, step: int) -> dict[str, Tensor]:
-        terms = torch.stack(self.terms)  # (steps, 2)
+        terms = torch.stack(self.terms)  # (steps, 3)
         self._check_finite(step, terms)
         self.terms = []
-        stein, penalty = terms.double().mean(0).cpu()
-        lam = torch.tensor(self.stage.lam, dtype=torch.float64)
+        stein, penalty, fisher = terms.double().mean(0).cpu()
         row = {
             "step": torch.tensor(step + 1.0),
-            "lam": lam,
+            "lam": torch.tensor(self.stage.lam, dtype=torch.float64),
             "stein": stein,
             "penalty": penalty,
-            "fisher": 2 * lam * (stein - penalty),
+            "fisher": fisher,
         }
         return row | ({"fisher_held_out": self._fisher_held_out()} if len(self.held_out) else {})
 
@@ -207,7 +208,8 @@ class Run:
     @cached_property
     def _identity(self) -> str:
         first = (*self.family.start.values(), *self._first_critic)
-        return identity_of((self.rows, self.held_out, *first), (self.config, self.seed, list(self.weights)))
+        settings = (self.config, self.seed, list(self.weights), self.family.settings)
+        return identity_of((self.rows, self.held_out, *first), settings)
 
     def _resume(self) -> int:
         """The step to go on with; everything that changes is put back to where it was."""

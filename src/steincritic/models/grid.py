@@ -21,9 +21,11 @@ _ROWS = 2**16  # points asked at a time
 class GridModel:
     r"""A model of one or two dimensions with exact draws and a normalised density.
 
-    The box is first looked at coarsely and cut to where the density is. Each cell then has an envelope,
-    slightly above the density at its corners; a draw is a cell with probability proportional to its
-    envelope, a uniform point in it, kept with probability density over envelope.
+    The box is first looked at coarsely and cut to where the density is. Each cell then has an envelope, above
+    the largest of its nine (or three) lattice values by half of their spread, enough for a log-density that
+    is nearly quadratic within a cell; a proposal above it is an error, not a wrong draw. A draw is a cell
+    with probability proportional to its envelope, a uniform point in it, kept with probability density over
+    envelope.
 
     Args:
         model: a density, normalised or not.
@@ -75,8 +77,13 @@ class GridModel:
         cell = torch.searchsorted(grid.cumulative, u[:, -1] * grid.cumulative[-1], right=True)
         cell = cell.clamp(max=len(grid.cumulative) - 1)
         x = grid.corner(cell) + u[:, : self.dim] * grid.size
-        keep = u[:, -2].log() < _log_prob(self.model, x) - grid.envelope[cell]
-        return x[keep]
+        ratio = _log_prob(self.model, x) - grid.envelope[cell]
+        if bool((ratio > 0).any()):
+            raise ModelError(
+                f"the density rises above its envelope within a cell of the grid: {self.cells} cells a side "
+                "are too few for it, give more"
+            )
+        return x[u[:, -2].log() < ratio]
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +110,7 @@ class _Grid:
             raise ModelError("the density is zero all over the box of the grid: give another box")
         highest, lowest = _pooled(values), -_pooled(-values)
         bend = torch.where(lowest.isfinite(), highest - lowest, 1.0)
-        envelope = (highest + 0.1 * bend).reshape(-1)
+        envelope = (highest + 0.5 * bend).reshape(-1)
         centre = values[(slice(1, None, 2),) * len(low)].reshape(-1)
         mass = (envelope - envelope.max()).exp()
         return cls(low, size, shape, centre, envelope, mass.cumsum(0))

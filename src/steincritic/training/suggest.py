@@ -85,9 +85,8 @@ def held_out_signal(
     network: Network | None = None,
 ) -> Tensor:
     """(c, r): mean over standard deviation of the witness on points not trained on, averaged over folds."""
-    order = torch.randperm(len(points), generator=generator(seeds[0], "folds")).to(points.x.device)
     folds = min(_FOLDS, len(points) // 2)
-    train, test = fold_sets(ScoredPoints(points.x[:, order], points.score[:, order]), folds)
+    train, test = fold_sets(_shuffled(points, seeds), folds)
     fitted = fit_bank(
         _repeated(train, len(candidates)),
         staging=[staging for row in candidates for staging in row for _ in range(folds)],
@@ -120,6 +119,13 @@ def first_epoch_ratios(
     lam = torch.tensor(GRID, dtype=bank.dtype, device=bank.device).repeat_interleave(len(seeds))
     ratio = stein_values(repeated.score, f, div_f).mean(-1) / (lam * (f * f).sum(-1).mean(-1))
     return ratio.view(len(GRID), -1).T
+
+
+def _shuffled(points: ScoredPoints, seeds: Sequence[int]) -> ScoredPoints:
+    """Every dataset's rows in an order of its own."""
+    orders = [torch.randperm(len(points), generator=generator(seed, "folds")) for seed in seeds]
+    order = torch.stack(orders).to(points.x.device)[..., None].expand(points.x.shape)
+    return ScoredPoints(points.x.gather(1, order), points.score.gather(1, order))
 
 
 def _repeated(points: ScoredPoints, times: int) -> ScoredPoints:
