@@ -77,9 +77,9 @@ def run(config: LearnedEnergies, context: Context) -> Outcome:
             device=context.device.type if context.engine == "serial" else "cpu",  # one job a core
             tiny=config.tiny,
         )
-        for kind, runs in (("learned", config.runs), ("gaussian", config.controls))
-        for density in config.densities
+        for kind, runs in (("gaussian", config.controls), ("learned", config.runs))
         for number in range(runs)
+        for density in config.densities
     ]
     parts = run_sweep(
         run_learn_job, jobs, folder=context.jobs, engine=context.engine, address=context.address
