@@ -158,15 +158,7 @@ def fit_critic(
     model = as_model(model) if model is not None else None
     device = torch.device(device) if device is not None else best_device(points.x)
     points = points.to(device=device)
-    if validation is not None:
-        held_out = scored(model, validation, name="validation").to(device=device)
-        if held_out.dim != points.dim:
-            raise InputError(f"validation has {held_out.dim} dimensions, x has {points.dim}")
-    elif training.selection == "monitor":
-        held = max(1, round(_HELD_OUT * len(points)))
-        points, held_out = points.split([len(points) - held, held], seed=derive(seed, "validation"))
-    else:
-        held_out = None
+    points, held_out = _with_held_out(model, points, validation, training, seed)
     frame = model_frame(model, points, seed=seed) if standardize else Frame.identity(points.dim)
     yardsticks = Yardsticks(validation=None if held_out is None else always(frame.enter(held_out)))
     network = ModuleNetwork(network) if isinstance(network, nn.Module) else network
@@ -183,6 +175,22 @@ def fit_critic(
     )
     fitted.require_success()
     return Critic(fitted, frame, model)
+
+
+def _with_held_out(
+    model: ScoreModel | None, points: ScoredPoints, validation: Any, training: Training, seed: int
+) -> tuple[ScoredPoints, ScoredPoints | None]:
+    """Points to train on, and points for the monitor: given ones, or a part of x where they are needed."""
+    if validation is not None:
+        held_out = scored(model, validation, name="validation").to(device=points.x.device)
+        if held_out.dim != points.dim:
+            raise InputError(f"validation has {held_out.dim} dimensions, x has {points.dim}")
+        return points, held_out
+    if training.selection != "monitor":
+        return points, None
+    held = max(1, round(_HELD_OUT * len(points)))
+    train, held_out = points.split([len(points) - held, held], seed=derive(seed, "validation"))
+    return train, held_out
 
 
 def _resolved(

@@ -12,10 +12,11 @@ from steincritic.critics.network import Buffers
 from steincritic.errors import DivergedError, InputError
 from steincritic.learning.learnable import Learnable, Weights
 from steincritic.learning.settings import Learning
-from steincritic.learning.state import LearningCheckpoint, State, identity_of, moments, restore_moments
+from steincritic.learning.state import LearningCheckpoint, State
 from steincritic.models.base import SamplingModel
 from steincritic.rng import Streams, derive, generator
 from steincritic.shapes import BankPoints, Points
+from steincritic.training.checkpoint import digest_of, moments, restore_moments
 from steincritic.training.history import History
 from steincritic.training.objective import Loss, loss_cotangents, loss_of
 from steincritic.training.progress import Callback
@@ -209,7 +210,7 @@ class Run:
     def _identity(self) -> str:
         first = (*self.family.start.values(), *self._first_critic)
         settings = (self.config, self.seed, list(self.weights), self.family.settings)
-        return identity_of((self.rows, self.held_out, *first), settings)
+        return digest_of((self.rows, self.held_out, *first), settings)
 
     def _resume(self) -> int:
         """The step to go on with; everything that changes is put back to where it was."""

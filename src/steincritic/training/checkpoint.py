@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -20,7 +20,44 @@ from steincritic.errors import FileFormatError, InputError
 from steincritic.files import read_tensors, write_tensors
 from steincritic.training.staging import Stage
 
-_FORMAT = "steincritic-training-1"
+
+@dataclass
+class StateFile:
+    """A file that is kept up to date, at most once in `least_seconds`, and fits one run or none."""
+
+    path: Path
+    least_seconds: float = 0.0
+    _written: float = field(default=0.0, init=False, repr=False)
+    kind: ClassVar[str]
+
+    @property
+    def format(self) -> str:
+        return f"steincritic-{self.kind}-1"
+
+    @classmethod
+    def at(cls, place: "str | Path | Self | None") -> "Self | None":
+        return place if place is None or isinstance(place, cls) else cls(Path(str(place)))
+
+    def read(self, identity: str, *, device: torch.device) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """Tensors and what is said about them; None where there is no file yet."""
+        if not self.path.exists():
+            return None
+        tensors, about = read_tensors(self.path, device=device)
+        if about.get("format") != self.format:
+            raise FileFormatError(f"{self.path} is not a {self.kind} checkpoint of this version")
+        if about["identity"] != identity:
+            raise InputError(
+                f"{self.path} belongs to other data or settings; remove it or name another checkpoint file"
+            )
+        return tensors, about
+
+    @property
+    def is_due(self) -> bool:
+        return time.monotonic() - self._written >= self.least_seconds
+
+    def write(self, identity: str, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
+        write_tensors(self.path, dict(tensors), {"format": self.format, "identity": identity, **about})
+        self._written = time.monotonic()
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,37 +85,20 @@ class Saved:
 
     def into_optimizer(self, bank: Bank, optimizer: torch.optim.Optimizer) -> None:
         """Put weights and moments back in place."""
-        weights, state = self.part("weights"), self.part("adam")
+        weights = self.part("weights")
         for name, parameter in bank.parameters.items():
             parameter.copy_(weights[name])
-            optimizer.state[parameter] = {
-                key: state[f"{name}/{key}"].clone() for key in ("step", "exp_avg", "exp_avg_sq")
-            }
+        restore_moments(optimizer, bank.parameters, self.part("adam"))
 
 
-@dataclass
-class Checkpoint:
-    """A file that training keeps up to date, at most once in `least_seconds`."""
+class Checkpoint(StateFile):
+    """The state of a training."""
 
-    path: Path
-    least_seconds: float = 0.0
-    _written: float = field(default=0.0, init=False, repr=False)
-
-    @classmethod
-    def at(cls, place: "str | Path | Checkpoint | None") -> "Checkpoint | None":
-        return place if place is None or isinstance(place, Checkpoint) else cls(Path(place))
+    kind = "training"
 
     def load(self, identity: str, *, device: torch.device) -> Saved | None:
-        if not self.path.exists():
-            return None
-        tensors, about = read_tensors(self.path, device=device)
-        if about.get("format") != _FORMAT:
-            raise FileFormatError(f"{self.path} is not a training checkpoint of this version")
-        if about["identity"] != identity:
-            raise InputError(
-                f"{self.path} belongs to other data or settings; remove it or name another checkpoint file"
-            )
-        return Saved(tensors, about)
+        found = self.read(identity, device=device)
+        return None if found is None else Saved(*found)
 
     def save(
         self,
@@ -91,23 +111,38 @@ class Checkpoint:
         parts: Mapping[str, Mapping[str, Tensor]],
         failures: Sequence[str | None],
     ) -> None:
-        if time.monotonic() - self._written < self.least_seconds:
+        if not self.is_due:
             return
-        tensors = {f"weights/{name}": value for name, value in bank.parameters.items()}
-        for name, parameter in bank.parameters.items():
-            for key, value in optimizer.state[parameter].items():
-                tensors[f"adam/{name}/{key}"] = value
-        for part, content in parts.items():
-            tensors |= {f"{part}/{name}": value for name, value in content.items()}
+        held = {"weights": bank.parameters, "adam": moments(optimizer, bank.parameters), **parts}
         about = {
-            "format": _FORMAT,
-            "identity": identity,
             "epoch": epoch,
             "stages": [asdict(stage) for stage in stages],
             "failures": list(failures),
         }
-        write_tensors(self.path, tensors, about)
-        self._written = time.monotonic()
+        self.write(identity, flattened(held), about)
+
+
+def flattened(parts: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Tensors by part and name, as a file names them."""
+    return {f"{part}/{name}": value for part, content in parts.items() for name, value in content.items()}
+
+
+def moments(optimizer: torch.optim.Optimizer, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Adam's state by the names of the parameters."""
+    return {
+        f"{name}/{key}": value
+        for name, parameter in parameters.items()
+        for key, value in optimizer.state[parameter].items()
+    }
+
+
+def restore_moments(
+    optimizer: torch.optim.Optimizer, parameters: Mapping[str, Tensor], saved: Mapping[str, Tensor]
+) -> None:
+    for name, parameter in parameters.items():
+        optimizer.state[parameter] = {
+            key: saved[f"{name}/{key}"].clone() for key in ("step", "exp_avg", "exp_avg_sq")
+        }
 
 
 def identity_of(
@@ -118,12 +153,17 @@ def identity_of(
     bank: Bank,
 ) -> str:
     """A hash of the data, of every setting and of the first weights: it fits this training or none."""
-    digest = hashlib.sha256()
     arrays = [tensor for points in data for tensor in (points.x, points.score)]
-    for tensor in (*arrays, *bank.parameters.values()):
+    settings = (training, list(stagings), list(seeds), bank.network, list(bank.parameters))
+    return digest_of((*arrays, *bank.parameters.values()), settings)
+
+
+def digest_of(arrays: Sequence[Tensor], settings: Sequence[object]) -> str:
+    """A hash of arrays and settings; of an expanded array what it holds once."""
+    digest = hashlib.sha256()
+    for tensor in arrays:
         digest.update(repr(tuple(tensor.shape)).encode())
         base = tensor[:1] if tensor.stride(0) == 0 else tensor
         digest.update(base.contiguous().cpu().view(torch.uint8).numpy().tobytes())
-    settings = (training, list(stagings), list(seeds), bank.network, list(bank.parameters))
     digest.update(repr(settings).encode())
     return digest.hexdigest()
