@@ -1,12 +1,14 @@
 """Models of digits: the pieces that the tests of all experiments do not reach."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
 from steincritic.data.digits import small_digits
-from steincritic.experiments.image_fits import FlowFit, InParts, _bits, fit_flow
+from steincritic.errors import InputError
+from steincritic.experiments.image_fits import FlowFit, InParts, _bits, learn, model_of
 from steincritic.models import GaussianMixture
 from steincritic.rng import generator
 
@@ -38,14 +40,19 @@ def test_uniform_images_cost_all_their_bits():
     assert bits == pytest.approx(math.log2(17), abs=1e-4)  # the edge of 1e-6 that keeps logits finite
 
 
-def test_a_flow_learns_digits_and_is_sampled():
+def test_a_flow_learns_digits_is_kept_and_sampled(tmp_path):
     pytest.importorskip("zuko")
     digits = small_digits()
     fit = FlowFit(transforms=2, hidden=(32,), steps=60, batch_size=64, copies=1)
     common = {"device": torch.device("cpu"), "seed": 0, "callbacks": ()}
-    model, about = fit_flow(fit, digits[:900], digits[900:], **common)
-    assert about["bits_per_pixel"] < math.log2(17)  # better than uniform
+    learned, facts = learn(fit, digits[:900], digits[900:], tmp_path / "flow.safetensors", **common)
+    assert facts["bits_per_pixel"] < math.log2(17)  # better than uniform
+    model = model_of(fit, learned)
     x = model.sample(7, seed=3)
     assert x.shape == (7, 64) and model.score(x).shape == (7, 64)
     noise = 0.01 * torch.randn(7, 64, generator=generator(0))
     assert bool(model.score(x + noise).isfinite().all())
+    again, same = learn(fit, digits[:900], digits[900:], tmp_path / "flow.safetensors", **common)
+    assert same == facts and torch.equal(model_of(fit, again).score(x), model.score(x))
+    with pytest.raises(InputError, match="other data or settings"):
+        learn(replace(fit, steps=61), digits[:900], digits[900:], tmp_path / "flow.safetensors", **common)

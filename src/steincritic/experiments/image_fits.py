@@ -1,8 +1,12 @@
-"""Models of digits to be tested: a coupling flow of zuko, and a machine learned by its Stein discrepancy."""
+"""Models of digits to be tested: a coupling flow of zuko, and a machine learned by its Stein discrepancy.
+
+What was learned is kept in a file, so that an interrupted study goes on with the same model.
+"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,10 +17,13 @@ from steincritic.experiments.digit_machine import FOR_DIGITS, learn_machine
 from steincritic.learning import Learning
 from steincritic.models.adapters.outside import require
 from steincritic.models.base import SamplingModel, as_model
+from steincritic.models.rbm import GaussianBernoulliRBM
 from steincritic.rng import derive, generator
 from steincritic.shapes import Points
+from steincritic.training.checkpoint import StateFile, digest_of
 
 _ROWS = 4000  # points that a model is asked about at a time
+Learned = tuple[dict[str, Tensor], dict[str, Any]]  # weights and the like; facts for the record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +67,52 @@ class InParts:
         return self._location + self._scale * torch.cat(parts)
 
 
+class _File(StateFile):
+    kind = "image model"
+
+
+def learn(
+    fit: FlowFit | MachineFit,
+    train: Digits,
+    held_out: Digits,
+    path: Path,
+    *,
+    device: torch.device,
+    seed: int,
+    callbacks: Sequence[Any],
+) -> Learned:
+    """What the file holds; where there is none, what is learned now and written to it."""
+    file, identity = _File(path), digest_of((train.pixels,), (fit, seed))
+    kept = file.read(identity, device=device)
+    if kept is not None:
+        return kept[0], kept[1]["facts"]
+    if isinstance(fit, FlowFit):
+        tensors, facts = fit_flow(fit, train, held_out, device=device, seed=seed, callbacks=callbacks)
+    else:
+        tensors, facts = fit_machine(fit, train, device=device, seed=seed, callbacks=callbacks)
+    file.write(identity, tensors, {"facts": facts})
+    return tensors, facts
+
+
+def model_of(fit: FlowFit | MachineFit, learned: Mapping[str, Tensor]) -> InParts:
+    """The model with these weights, on their device."""
+    if isinstance(fit, MachineFit):
+        weights, visible_bias, hidden_bias = (learned[name] for name in _MACHINE)
+        machine = GaussianBernoulliRBM(weights, visible_bias, hidden_bias, sweeps=fit.sweeps)
+        return InParts(machine, torch.zeros_like(visible_bias), torch.ones_like(visible_bias))
+    location, scale = learned["location"], learned["scale"]
+    flow = _new_flow(fit, len(location), seed=0).to(location.device)
+    own = {name.removeprefix(_FLOW): value for name, value in learned.items() if name.startswith(_FLOW)}
+    flow.load_state_dict(own)
+    model = as_model(flow.eval().requires_grad_(False))
+    assert isinstance(model, SamplingModel)
+    return InParts(model, location, scale)
+
+
+_FLOW = "flow/"
+_MACHINE = ("weights", "visible_bias", "hidden_bias")
+
+
 def fit_flow(
     fit: FlowFit,
     train: Digits,
@@ -68,7 +121,7 @@ def fit_flow(
     device: torch.device,
     seed: int,
     callbacks: Sequence[Any],
-) -> tuple[InParts, dict[str, Any]]:
+) -> Learned:
     x = torch.cat([train.logits(seed=derive(seed, "noise", k)) for k in range(fit.copies)]).to(device)
     location, scale = x.mean(0), x.std(0)
     flow = _new_flow(fit, x.shape[1], seed=seed).to(device)
@@ -86,16 +139,15 @@ def fit_flow(
         if step % 100 == 0:
             for call in callbacks:
                 call(step, fit.steps, {"loss": float(loss.detach())})
-    flow.eval().requires_grad_(False)
     bits = [_bits(flow, digits, location, scale, seed) for digits in (train[: len(held_out)], held_out)]
-    model = as_model(flow)
-    assert isinstance(model, SamplingModel)
-    return InParts(model, location, scale), {"bits_per_pixel": bits[1], "bits_per_pixel_trained_on": bits[0]}
+    weights = {f"{_FLOW}{name}": value for name, value in flow.state_dict().items()}
+    facts = {"bits_per_pixel": bits[1], "bits_per_pixel_trained_on": bits[0]}
+    return weights | {"location": location, "scale": scale}, facts
 
 
 def fit_machine(
     fit: MachineFit, train: Digits, *, device: torch.device, seed: int, callbacks: Sequence[Any]
-) -> tuple[InParts, dict[str, Any]]:
+) -> Learned:
     learned = learn_machine(
         train,
         hidden=fit.hidden,
@@ -106,9 +158,8 @@ def fit_machine(
         callbacks=callbacks,
     )
     fisher = learned.history["fisher_held_out"]
-    dim = train.pixels[0].numel()
-    model = InParts(learned.model, torch.zeros(dim, device=device), torch.ones(dim, device=device))
-    return model, {"fisher_held_out": [float(fisher[0]), float(fisher[-1])]}
+    weights = {name: getattr(learned.model, name) for name in _MACHINE}
+    return weights, {"fisher_held_out": [float(fisher[0]), float(fisher[-1])]}
 
 
 def _new_flow(fit: FlowFit, dim: int, *, seed: int) -> Any:

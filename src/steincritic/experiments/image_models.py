@@ -3,8 +3,6 @@
 The models learn from one part of the digits; tests see subsamples of the other.
 """
 
-import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -13,29 +11,30 @@ import torch
 from torch import Tensor
 
 from steincritic.critics.mlp import MLP
-from steincritic.data.digits import Digits
 from steincritic.diagnosis.diagnose import Diagnosis, diagnose
+from steincritic.engine import run_sweep
 from steincritic.experiments.base import Clock, Context, Experiment, Outcome
 from steincritic.experiments.digit_machine import FOR_DIGITS
-from steincritic.experiments.image_fits import FlowFit, InParts, MachineFit, fit_flow, fit_machine
+from steincritic.experiments.image_fits import FlowFit, InParts, MachineFit, learn, model_of
+from steincritic.experiments.image_jobs import OWN, TEST_NOISE, ImageCell, run_image_cell
 from steincritic.experiments.mnist_points import digit_parts
 from steincritic.experiments.mnist_readings import as_pixels
-from steincritic.experiments.power_jobs import MEDIAN, method_of
+from steincritic.experiments.power_jobs import MEDIAN
 from steincritic.gof.choose import gof_test
-from steincritic.gof.panel import CrossFit
 from steincritic.gof.split import Split
-from steincritic.gof.trials import trials_of
 from steincritic.rng import derive, generator
 from steincritic.shapes import Points
 
 FLOW, MACHINE = "flow", "RBM"
-DIGITS, OWN = "digits", "the model's own draws"
 PUBLISHED = {"aggregated KSD": 0.945, MEDIAN: 0.06}  # another flow on MNIST, n = 500 [schrab2022]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageModels:
-    """Digits are MNIST's, or the small ones of scikit-learn; own draws are tested at n = `level_at`."""
+    """Digits are MNIST's, or the small ones of scikit-learn.
+
+    Own draws are tested at n = `level_at`, one of the counts.
+    """
 
     models: tuple[str, ...] = (FLOW, MACHINE)
     digits: Literal["mnist", "small"] = "mnist"
@@ -46,84 +45,69 @@ class ImageModels:
     counts: tuple[int, ...] = (100, 200, 500)
     trials: int = 100
     level_at: int = 200
-    null_runs: int = 199  # of the cross-fit test, shared by all trials of one n
+    null_runs: int = 299  # of the cross-fit test, which all trials of one n draw theirs from
     pool: int = 10  # model draws a tested point, of the split test
     diagnosed: int = 1000
     shown: int = 12
     tiny: bool = False
+
+    def fit(self, name: str) -> FlowFit | MachineFit:
+        return self.flow if name == FLOW else self.machine
 
 
 def run(config: ImageModels, context: Context) -> Outcome:
     clock = Clock(context.device)
     results: dict[str, Any] = {"rows": [], "models": {}, "published": PUBLISHED}
     train, test = digit_parts(config.digits, config.folder)
-    x = test.logits(seed=derive(context.seed, "test noise")).to(context.device)
+    x = test.logits(seed=derive(context.seed, TEST_NOISE)).to(context.device)
     for name in config.models:
-        model, about = _fitted(name, config, train, test, context)
+        weights = context.jobs / f"{name}.safetensors"
+        tensors, facts = learn(
+            config.fit(name),
+            train,
+            test,
+            weights,
+            device=context.device,
+            seed=derive(context.seed, name),
+            callbacks=context.callbacks,
+        )
         clock.lap(f"{name}, learning")
-        results["rows"] += _rates(name, model, x, config, context)
+        results["rows"] += _rates(name, weights, config, context)
         clock.lap(f"{name}, tests")
-        results["models"][name] = about | _seen(model, x, test.labels, config, context.seed)
+        model = model_of(config.fit(name), tensors)
+        results["models"][name] = facts | _seen(model, x, test.labels, config, context.seed)
         results["models"][name]["image_shape"] = train.image_shape
         clock.lap(f"{name}, diagnosis")
     return Outcome(results, clock.seconds)
 
 
-def _fitted(
-    name: str, config: ImageModels, train: Digits, test: Digits, context: Context
-) -> tuple[InParts, dict[str, Any]]:
-    common: dict[str, Any] = {
-        "device": context.device,
-        "seed": derive(context.seed, name),
-        "callbacks": context.callbacks,
-    }
-    if name == FLOW:
-        return fit_flow(config.flow, train, test, **common)
-    return fit_machine(config.machine, train, **common)
-
-
-def _rates(
-    name: str, model: InParts, x: Points, config: ImageModels, context: Context
-) -> Iterator[dict[str, Any]]:
+def _rates(name: str, weights: Path, config: ImageModels, context: Context) -> list[dict[str, Any]]:
     """Power on subsamples of the digits at every n, and the level on the model's own draws at one."""
-    for n in config.counts:
-        source = generator(context.seed, "subsamples", n)
-        rows = torch.stack([torch.randperm(len(x), generator=source)[:n] for _ in range(config.trials)])
-        yield from _tested(name, DIGITS, model, x[rows.to(x.device)], config, context)
-    n = config.level_at
-    own = model.sample(config.trials * n, seed=derive(context.seed, "own draws"))
-    yield from _tested(name, OWN, model, own.to(x).view(config.trials, n, -1), config, context)
-
-
-def _tested(
-    name: str, data: str, model: InParts, sets: Tensor, config: ImageModels, context: Context
-) -> Iterator[dict[str, Any]]:
-    n, seed = sets.shape[1], derive(context.seed, data, sets.shape[1])
-    for label in config.methods:
-        start = time.perf_counter()
-        method, settings = _method(label, config, context.jobs / "null runs")
-        found = trials_of(model, sets, method=method, seed=seed, config=settings, null_pool=config.null_runs)
-        rate = found.rate()
-        yield {
-            "model": name,
-            "data": data,
-            "method": label,
-            "n": n,
-            "rejections": rate.rejections,
-            "trials": rate.trials,
-            "power": rate.value,
-            "interval": list(rate.interval()),
-            "seconds": time.perf_counter() - start,
-        }
-
-
-def _method(label: str, config: ImageModels, null_runs: Path) -> tuple[str, Any]:
-    method, settings = method_of(label, tiny=config.tiny)
-    if isinstance(settings, CrossFit):
-        settings = replace(settings, cache=null_runs)  # digits and own draws of one n share them
-    if isinstance(settings, Split):
-        settings = replace(settings, pool=config.pool)
-    return method, settings
+    cells = [
+        ImageCell(
+            model=name,
+            fit=config.fit(name),
+            weights=str(weights),
+            digits=config.digits,
+            folder=str(config.folder or ""),
+            method=method,
+            n=n,
+            with_own=n == config.level_at,
+            trials=config.trials,
+            null_runs=config.null_runs,
+            pool=config.pool,
+            seed=context.seed,
+            device=context.device.type,
+            tiny=config.tiny,
+        )
+        for n in config.counts
+        for method in config.methods
+    ]
+    parts = run_sweep(
+        run_image_cell, cells, folder=context.jobs, engine=context.engine, address=context.address
+    )
+    rows = [row for part in parts for row in part["rows"]]
+    return sorted(rows, key=lambda row: bool(row["data"] == OWN))
 
 
 def _seen(model: InParts, x: Points, labels: Tensor, config: ImageModels, seed: int) -> dict[str, Any]:
