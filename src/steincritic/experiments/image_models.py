@@ -47,7 +47,7 @@ class ImageModels:
     level_at: int = 200
     null_runs: int = 299  # of the cross-fit test, which all trials of one n draw theirs from
     pool: int = 10  # model draws a tested point, of the split test
-    diagnosed: int = 1000
+    diagnosed: int = 5000
     shown: int = 12
     tiny: bool = False
 
