@@ -17,7 +17,7 @@ _ROWS = {
     "highest": "digits with the highest witness",
     "lowest": "digits with the lowest witness",
     "draws": "draws of the model",
-    "lacking": "draws where digits are missing",
+    "lacking": "draws with the lowest witness",
 }
 
 
