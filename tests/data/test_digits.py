@@ -46,7 +46,7 @@ BAD_FILES = {
     "cut in its header": (WHOLE[:9], "truncated: its header"),
     "cut": (WHOLE[:-1], r"truncated: 39 bytes of data for an array of shape \(2, 4, 5\)"),
     "too long": (WHOLE + b"\0", "too long: 41 bytes"),
-    "packed and cut": (PACKED[:-9], "truncated; fetch it again"),
+    "packed and cut": (PACKED[:-9], "truncated; remove it and fetch it again"),
     "packed and changed": (PACKED[:-8] + b"\0" * 8, "damaged"),
     "cut and packed": (gzip.compress(WHOLE[:-1]), "truncated: 39 bytes"),
 }
@@ -185,3 +185,11 @@ def test_mnist_itself_where_it_is():
     digits = mnist(part="test")
     assert digits.image_shape == (28, 28) and len(digits) == 10_000
     assert len(digits.only(1)) == 1135
+
+
+def test_one_image_is_a_set_of_one_and_no_class_is_a_mistake():
+    digits = small_digits()
+    assert digits[3].pixels.shape == digits[-1].pixels.shape == (1, 8, 8)
+    assert torch.equal(digits[-1].labels, digits.labels[-1:])
+    with pytest.raises(InputError, match="name the classes"):
+        digits.only()

@@ -140,3 +140,9 @@ def test_the_posteriors_are_those_of_their_numpyro_programs(name):
     gap = q.log_prob(x) - posterior(name).log_prob(x)
     assert float(gap.std()) < 1e-10  # a constant up to rounding
     torch.testing.assert_close(posterior(name).score(x), q.score(x))
+
+
+@pytest.mark.parametrize("n", [8, 10, 13])
+def test_a_handful_of_draws_is_refused_in_words(n):
+    with pytest.raises(InputError, match="too few"):
+        sc.check_draws(sc.models.GaussianMixture([[0.0, 0.0]]), np.random.default_rng(0).normal(size=(n, 2)))

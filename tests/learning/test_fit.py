@@ -1,14 +1,15 @@
 """Learning: the optimum is the data's law, and a run is the same with and without a break."""
 
+import warnings
 from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 
-from reference import small_module
+from reference import seeded, small_module
 from steincritic.critics import MLP
-from steincritic.errors import DivergedError, FileFormatError, InputError
+from steincritic.errors import DivergedError, DoubtfulWarning, FileFormatError, InputError
 from steincritic.files import read_tensors, write_tensors
 from steincritic.learning import EnergyMLP, Learning, fit_energy
 from steincritic.models import GaussianBernoulliRBM, GaussianMixture
@@ -223,6 +224,8 @@ def test_divergence_is_an_error_that_names_the_step():
         {"cooldown": 2.0},
         {"betas": (0.9, 1.0)},
         {"averaging": 1.0},
+        {"weight_decay": -0.1},
+        {"critic_weight_decay": float("inf")},
         {"held_out": -0.1},
         {"staging": 1.0},
         {"divergence": "auto"},
@@ -245,3 +248,30 @@ def test_data_that_cannot_be_learned_from_are_refused():
     with pytest.raises(InputError, match="needs held_out"):
         adaptive = Adaptive(initial=1.0, floor=0.2, decay=0.5, every=1)
         fit_energy(energy, X, config=replace(QUICK, staging=adaptive, held_out=0.0))
+
+
+def test_a_critic_that_knows_its_rows_by_heart_is_told_of():
+    noise = torch.randn(100, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    eager = replace(
+        QUICK, steps=60, critic_steps=20, critic_learning_rate=0.01, critic=MLP(hidden=(64,)), batch_size=40
+    )
+    with pytest.warns(DoubtfulWarning, match="by heart"):
+        fit_energy(EnergyMLP(hidden=(6,)), noise, config=eager)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit_energy(EnergyMLP(hidden=(6,)), noise, config=replace(eager, critic_weight_decay=20.0))
+
+
+def test_a_module_learns_and_answers_without_dropout():
+    energy = seeded(
+        lambda: nn.Sequential(nn.Linear(2, 8), nn.Dropout(0.5), nn.SiLU(), nn.Linear(8, 1)), seed=0
+    )
+    model = fit_energy(energy, X, config=QUICK).model
+    assert torch.equal(model.score(X[:5]), model.score(X[:5]))
+    with pytest.raises(InputError, match="cannot take x with 2 columns"):
+        fit_energy(seeded(lambda: nn.Linear(3, 1), seed=0), X, config=QUICK)
+
+
+def test_data_beyond_the_precision_are_refused():
+    with pytest.raises(InputError, match=r"too large for torch\.float32"):
+        fit_energy(EnergyMLP(hidden=(6,)), 1e60 * X, config=replace(QUICK, dtype="float32"))

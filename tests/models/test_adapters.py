@@ -37,6 +37,7 @@ from steincritic.models import (
     as_model,
 )
 from steincritic.models.adapters import outside
+from steincritic.models.adapters.kernel_density import KernelDensity
 from steincritic.models.base import DensityModel, dimension
 from steincritic.rng import generator
 
@@ -633,3 +634,82 @@ def test_no_optional_library_is_imported_before_one_of_its_objects_is_at_hand():
         "assert not [n for n in names if n in sys.modules]"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(sys.path)})
+
+
+def test_what_lives_on_a_circle_or_in_a_box_is_refused():
+    with pytest.raises(InputError, match="vonmises lives on"):
+        as_model(stats.vonmises(1.0))
+    zuko = pytest.importorskip("zuko")
+    circle = seeded(lambda: zuko.flows.NCSF(2), seed=0)
+    for bounded in (circle, zuko.distributions.BoxUniform(torch.zeros(2), torch.ones(2))):
+        with pytest.raises(InputError, match="all of space"):
+            as_model(bounded)
+
+
+def test_a_conditional_flow_is_refused():
+    nf = pytest.importorskip("normflows")
+    flow = nf.ConditionalNormalizingFlow(nf.distributions.DiagGaussian(2), [])
+    with pytest.raises(InputError, match="for each context"):
+        as_model(flow)
+
+
+def test_numpyro_refuses_what_has_no_score_or_another_shape():
+    import_jax()
+    numpyro = pytest.importorskip("numpyro")
+    dist = numpyro.distributions
+
+    def discrete():
+        numpyro.sample("a", dist.Normal(numpyro.sample("k", dist.Bernoulli(0.5)), 1.0))
+
+    def model(y):
+        scale = numpyro.sample("s", dist.HalfNormal(1.0))
+        numpyro.sample("L", dist.LKJCholesky(3, 1.0))
+        numpyro.sample("y", dist.Normal(0.0, scale), obs=y)
+
+    with pytest.raises(InputError, match="have no score: k"):
+        NumPyroPosterior(discrete)
+    with pytest.raises(InputError, match="cannot be called with the given arguments"):
+        NumPyroPosterior(model)
+    q = NumPyroPosterior(model, np.ones(3))
+    assert q.score(torch.zeros(4, q.dim)).dtype == torch.float32  # among arrays of double precision
+    draws = {"s": np.ones(6), "L": np.tile(np.eye(3), (6, 1, 1))}
+    assert q.unconstrain(draws).shape == (6, q.dim)
+    with pytest.raises(
+        InputError, match=r"draws of s must have shape \(n\), got \(2, 3\); flatten its chains"
+    ):
+        q.unconstrain({k: v.reshape(2, 3, *v.shape[1:]) for k, v in draws.items()})
+    with pytest.raises(InputError, match="no finite log s, the first in row 0"):
+        q.unconstrain(draws | {"s": -draws["s"]})
+    for without_density in (dist.Delta(0.0), dist.ImproperUniform(dist.constraints.real, (), ())):
+        with pytest.raises(InputError, match="no density"):
+            as_model(without_density)
+
+
+def test_pymc_draws_of_another_shape_or_outside_are_refused():
+    model = case("pymc posterior").model
+    draws = {"mu": np.zeros(2), "tau": np.ones(2), "rate": np.full(2, 0.5), "z": np.zeros((2, 4))}
+    assert model.unconstrain(draws).shape == (2, 7)
+    with pytest.raises(InputError, match=r"draws of z must have shape \(n, 4\), got \(2, 1\)"):
+        model.unconstrain(draws | {"z": np.zeros((2, 1))})
+    with pytest.raises(InputError, match="no finite tau_log__"):
+        model.unconstrain(draws | {"tau": -np.ones(2)})
+
+
+def test_a_diffusion_net_takes_numbers_of_numpy_and_torch():
+    seen = []
+    net = DiffusionModel(
+        lambda x, time: seen.append(time) or x,
+        sigma=np.float32(0.5),
+        alpha=torch.tensor(0.8),
+        time=np.int64(3),
+    )
+    net.score(net.noised(np.ones((3, 2))))
+    assert seen[0].dtype == torch.long and seen[0].tolist() == [3, 3, 3]
+    with pytest.raises(InputError, match="sigma must be a number"):
+        DiffusionModel(lambda x: x, sigma=torch.ones(2))
+
+
+def test_equal_weights_of_a_kernel_density_are_exact():
+    points = torch.tensor([[0.0], [1.0], [3.0]], dtype=torch.float64)
+    given, equal = (KernelDensity(points, [[1.0]], w) for w in ([1.0, 1.0, 1.0], None))
+    torch.testing.assert_close(given.log_prob(points), equal.log_prob(points), rtol=0, atol=1e-15)

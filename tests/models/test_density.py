@@ -49,3 +49,43 @@ def test_a_pair_hands_the_seed_to_its_sampler():
     model = PairModel(lambda x: -x, lambda n, seed: asked.append((n, seed)) or torch.zeros(n, 2))
     model.sample(4, seed=9)
     assert asked == [(4, 9)]
+
+
+@pytest.mark.parametrize(
+    "bounded",
+    [
+        td.Exponential(torch.ones(2)),
+        td.Beta(torch.ones(2), 2.0),
+        td.LogNormal(torch.zeros(2), 1.0),
+        td.Dirichlet(torch.ones(3)),
+        td.VonMises(0.0, 1.0),
+        td.Bernoulli(torch.full((2,), 0.5)),
+        td.MixtureSameFamily(td.Categorical(torch.ones(2)), td.Exponential(torch.ones(2))),
+        td.Independent(td.Uniform(torch.zeros(2), 1.0), 1),
+    ],
+    ids=lambda d: type(d).__name__,
+)
+def test_a_distribution_with_an_edge_or_of_whole_numbers_is_refused(bounded):
+    """Stein's identity fails there: own draws would be rejected."""
+    with pytest.raises(InputError, match="all of space"):
+        DistributionModel(bounded)
+
+
+@pytest.mark.parametrize(
+    "everywhere",
+    [
+        td.StudentT(3.0, torch.zeros(2)),
+        td.Gumbel(torch.zeros(2), 1.0),
+        td.MixtureSameFamily(td.Categorical(torch.ones(2)), td.Normal(torch.zeros(2), 1.0)),
+        td.TransformedDistribution(td.Normal(torch.zeros(2), 1.0), [td.AffineTransform(0.0, 2.0)]),
+        td.LowRankMultivariateNormal(torch.zeros(2), torch.ones(2, 1), torch.ones(2)),
+    ],
+    ids=lambda d: type(d).__name__,
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_distribution_on_all_of_space_is_asked_in_its_own_precision(everywhere, dtype):
+    model = DistributionModel(everywhere)
+    score = model.score(torch.linspace(-1, 1, 2 * model.dim).view(2, -1).to(dtype))
+    assert score.dtype == dtype and bool(score.isfinite().all())
+    with pytest.raises(InputError, match="n must be"):
+        model.sample(0)

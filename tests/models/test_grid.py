@@ -1,5 +1,7 @@
 """Draws by a grid: exact, so moments, tails and cell counts are those of the density."""
 
+import math
+
 import pytest
 import torch
 
@@ -99,3 +101,32 @@ def test_what_is_no_box_or_no_density_is_refused():
         nothing = LogDensity(lambda x, value=value: torch.full((len(x),), value), dim=2)
         with pytest.raises(ModelError):
             GridModel(nothing, **BOX).sample(1)
+
+
+def test_modes_far_sharper_than_the_cells_are_an_error():
+    """They were lost, or the draws never came."""
+    for sd in (0.001, 0.007):
+        grid = GridModel(GaussianMixture([[-5.01], [5.02]], sd**2), low=[-10.0], high=[10.0])
+        with pytest.raises(ModelError, match="256 cells a side are too few"):
+            grid.sample(200, seed=0)
+        with pytest.raises(ModelError, match="256 cells a side are too few"):
+            grid.log_prob(torch.zeros(1, 1).double())
+    sharp = GridModel(GaussianMixture([[-5.01], [5.02]], 0.001**2), low=[-10.0], high=[10.0])._coarse
+    low, high = sharp.support()
+    assert float(low) < -5.01 and float(high) > 5.02
+
+
+def test_a_box_that_cuts_the_density_is_refused():
+    standard = torch.distributions.Normal(0.0, 1.0)
+    for low, high in ((-1.0, 0.5), (2.0, 5.0), (-8.0, 3.0)):
+        with pytest.raises(ModelError, match="the box cuts the density"):
+            GridModel(standard, low=[low], high=[high]).sample(5)
+    assert GridModel(standard, low=[-5.0], high=[5.0]).sample(5).shape == (5, 1)
+
+
+def test_a_model_is_whatever_has_a_log_density():
+    grid = GridModel(lambda x: -x.square().sum(-1), low=[-6.0, -6.0], high=[6.0, 6.0])
+    at_zero = grid.log_prob(torch.zeros(1, 2, dtype=torch.float64))
+    assert float(at_zero) == pytest.approx(-math.log(math.pi), abs=1e-9)
+    with pytest.raises(InputError, match="score alone"):
+        GridModel((lambda x: -x, None), low=[-6.0], high=[6.0])

@@ -117,9 +117,18 @@ def test_chains_stay_inside_a_support():
         LangevinModel(log_prob, dim=2).sample(2)
 
 
-@pytest.mark.parametrize("score", [lambda x: x / 0.0, lambda x: torch.where(x.abs() > 2, math.nan, -x)])
-def test_a_chain_that_is_not_finite_stops_with_step_and_step_size(score):
-    with pytest.raises(ModelError, match=r"Langevin chain \d+ is not finite at step \d+, step size [\d.]+"):
+@pytest.mark.parametrize(
+    ("score", "words"),
+    [
+        (lambda x: x / 0.0, r"not finite where Langevin chain 0 begins"),
+        (
+            lambda x: torch.where(x.abs() > 5, math.nan, -x / 9),
+            r"Langevin chain \d+ is not finite at step [1-9]\d*, step size [\d.]+",
+        ),
+    ],
+)
+def test_a_chain_that_is_not_finite_stops_with_step_and_step_size(score, words):
+    with pytest.raises(ModelError, match=words):
         LangevinModel(PairModel(score, dim=2)).sample(50)
 
 

@@ -93,3 +93,10 @@ def test_files_that_are_no_models_are_refused(tmp_path):
         load_model(str(path))
     with pytest.raises(InputError, match="only GaussianBernoulliRBM"):
         save_model(torch.nn.Identity(), path)
+
+
+def test_a_density_far_from_its_base_is_drawn_from():
+    """silu(y) - silu(-y) = y, so this is N(20, 1)."""
+    weights = {"w1": [[1.0, -1.0]], "b1": [0.0, 0.0], "w2": [[-20.0], [20.0]]}
+    x = PerceptronEnergy(weights, location=[0.0], scale=[1.0]).sample(10_000, seed=0)
+    assert abs(float(x.mean()) - 20) < 5 / 100 and abs(float(x.std()) - 1) < 5 / 141  # five standard errors

@@ -174,3 +174,9 @@ def test_a_random_machine_has_weights_of_random_sign_and_follows_its_seed():
 def test_machines_that_are_none_are_refused(make, words):
     with pytest.raises(InputError, match=words):
         make()
+
+
+def test_parameters_of_a_module_are_taken_by_value():
+    weights = torch.nn.Parameter(torch.ones(3, 2))
+    model = GaussianBernoulliRBM(weights, torch.zeros(3), torch.ones(2), sweeps=3)
+    assert model.sample(2, seed=0).shape == (2, 3) and not model.score(torch.ones(1, 3)).requires_grad

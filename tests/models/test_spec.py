@@ -115,3 +115,8 @@ def test_code_that_raises_is_told_in_one_line(tmp_path, monkeypatch, line, words
 def test_an_attribute_that_is_no_model_is_refused(code):
     with pytest.raises(InputError, match="a model must have score"):
         load_model(f"{code}:number")
+
+
+def test_a_class_is_no_model_yet(code):
+    with pytest.raises(InputError, match="is a class"):
+        load_model(f"{code}:GaussianMixture")

@@ -38,9 +38,10 @@ def guarded(command: Callable[[], int], *, show_traceback: bool = False) -> int:
     """
     try:
         return command()
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         take_down()
-        print("steincritic: interrupted; nothing half-written is left behind", file=sys.stderr)
+        way_on = str(interrupt) or "nothing half-written is left behind"
+        print(f"steincritic: interrupted; {way_on}", file=sys.stderr)
         return 130
     except Exception as error:
         take_down()

@@ -27,6 +27,7 @@ from steincritic.learning import (
     first_machine,
     fit_energy,
 )
+from steincritic.learning.fit import Observer
 from steincritic.learning.state import LearningCheckpoint
 from steincritic.models import GaussianBernoulliRBM
 from steincritic.models.base import SamplingModel
@@ -90,6 +91,7 @@ class FitEbm(Common):
     weight_decay: float | None = None
     """Of the model; by default 0.1 (mlp) or 0 (rbm)."""
     critic_weight_decay: float = 0.0
+    """Keeps the critic from learning few rows by heart; 0.1, say."""
     held_out: float = _DEFAULTS.held_out
     """Share of the rows that is only measured on."""
     log_every: int = _DEFAULTS.log_every
@@ -126,20 +128,29 @@ class FitEbm(Common):
                 with suppress(ModelError):  # what is half learned may not be fit to be drawn from
                     draw(model)
 
-        with StepBar("learning", config.steps) as bar:
-            fitted = fit_energy(
-                start,
-                x,
-                config=config,
-                seed=self.seed,
-                callbacks=[_Advance(bar)],
-                observers=[watch],
-                checkpoint=LearningCheckpoint(self.out / _STATE, _SECONDS),
-            )
+        fitted = self._learned(start, x, config, watch)
         self._write(fitted, config)  # first of all: drawing may take long, or fail
         draw(fitted.model)
         self._show(fitted)
         return FITS
+
+    def _learned(
+        self, start: EnergyMLP | GaussianBernoulliRBM, x: Tensor, config: Learning, watch: Observer
+    ) -> FittedEnergy:
+        state = self.out / _STATE
+        try:
+            with StepBar("learning", config.steps) as bar:
+                return fit_energy(
+                    start,
+                    x,
+                    config=config,
+                    seed=self.seed,
+                    callbacks=[_Advance(bar)],
+                    observers=[watch],
+                    checkpoint=LearningCheckpoint(state, _SECONDS),
+                )
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("go on with --resume" if state.exists() else "") from None
 
     def _config(self) -> Learning:
         usual = FOR_PERCEPTRONS if self.energy == "mlp" else Learning()
@@ -222,7 +233,8 @@ def _verdict(fitted: FittedEnergy) -> str:
     where = "held-out rows" if name == "fisher_held_out" else "rows that were trained on"
     return (
         f"Learned in {fitted.seconds:.0f} s. Fisher divergence that the critic could show on {where} (in "
-        f"learning's coordinates): {first:.3g} at step {float(history['step'][0]):.0f}, {last:.3g} at last."
+        f"learning's coordinates): {first:.3g} at step {float(history['step'][0]):.0f}, "
+        + (f"{last:.3g} at last." if last > 0 else f"none at last ({last:.3g}).")
     )
 
 

@@ -59,6 +59,7 @@ MNIST_FILES = {
         "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
     ),
 }
+_AGAIN = "remove it and fetch it again"
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,11 +77,15 @@ class Digits:
     def image_shape(self) -> tuple[int, int]:
         return self.pixels.shape[1], self.pixels.shape[2]
 
-    def __getitem__(self, rows: Tensor | slice) -> "Digits":
+    def __getitem__(self, rows: Tensor | slice | int) -> "Digits":
+        if isinstance(rows, int):
+            rows = slice(rows, rows + 1 or None)  # one image is a set of one
         return Digits(self.pixels[rows], self.labels[rows], self.levels)
 
     def only(self, *classes: int) -> "Digits":
         """The images of these digits."""
+        if not classes:
+            raise InputError("name the classes to keep, for example only(1) or only(3, 8)")
         present = self.labels.unique().tolist()
         for one in classes:
             if one not in present:
@@ -177,25 +182,27 @@ def read_unpacked(path: Path) -> bytes:
     try:
         return gzip.decompress(content)
     except EOFError:
-        raise FileFormatError(f"{path} is truncated; fetch it again") from None
+        raise FileFormatError(f"{path} is truncated; {_AGAIN}") from None
     except (OSError, zlib.error) as error:
-        raise FileFormatError(f"{path} is damaged ({error}); fetch it again") from None
+        raise FileFormatError(f"{path} is damaged ({error}); {_AGAIN}") from None
 
 
 def parse_idx(content: bytes, *, name: str) -> Tensor:
     """Two zero bytes, the type, the number of axes, their sizes (big-endian), the numbers."""
     if len(content) < 4 or content[:2] != b"\0\0" or content[2] != _BYTES or not 1 <= content[3] <= 8:
         raise FileFormatError(
-            f"{name} is not an idx file of bytes: it begins with {content[:4].hex() or 'nothing'}"
+            f"{name} is not an idx file of bytes: it begins with {content[:4].hex() or 'nothing'}; {_AGAIN}"
         )
     start = 4 + 4 * content[3]
     if len(content) < start:
-        raise FileFormatError(f"{name} is truncated: its header ends after {len(content)} bytes")
+        raise FileFormatError(f"{name} is truncated: its header ends after {len(content)} bytes; {_AGAIN}")
     shape = struct.unpack(f">{content[3]}I", content[4:start])
     wanted, found = math.prod(shape), len(content) - start
     if found != wanted:
         what = "truncated" if found < wanted else "too long"
-        raise FileFormatError(f"{name} is {what}: {found} bytes of data for an array of shape {shape}")
+        raise FileFormatError(
+            f"{name} is {what}: {found} bytes of data for an array of shape {shape}; {_AGAIN}"
+        )
     return torch.from_numpy(np.frombuffer(content, np.uint8, offset=start).reshape(shape).copy())
 
 
@@ -207,9 +214,15 @@ def _checked(folder: Path, name: str) -> Tensor:
     if digest != MNIST_FILES[name].content:
         raise FileFormatError(
             f"{path} is not MNIST's: SHA-256 of its content is {digest[:12]}..., expected "
-            f"{MNIST_FILES[name].content[:12]}...; fetch it again"
+            f"{MNIST_FILES[name].content[:12]}...; remove it and fetch it again: {_fetching(folder)}"
         )
     return array
+
+
+def _fetching(folder: Path) -> str:
+    """The command that downloads the files."""
+    place = "" if folder == data_folder() else repr(str(folder))
+    return f'python -c "from steincritic.data import fetch_mnist; fetch_mnist({place})" (needs pooch)'
 
 
 def _found(folder: Path, name: str) -> Path:
@@ -219,6 +232,5 @@ def _found(folder: Path, name: str) -> Path:
     what = f"no {name}.gz in {folder}" if folder.is_dir() else f"no folder {folder}"
     raise InputError(
         f"{what}: put MNIST's four idx files there ({', '.join(MNIST_FILES)}, packed or plain), or name "
-        f"their folder in {FOLDER_VARIABLE}, or fetch them (needs pooch): "
-        'python -c "from steincritic.data import fetch_mnist; fetch_mnist()"'
+        f"their folder in {FOLDER_VARIABLE}, or fetch them: {_fetching(folder)}"
     )

@@ -153,7 +153,7 @@ def _thinning(trace: Tensor) -> int:
     correlation = autocorrelations(torch.cat([centred, centred.square()], -1)).abs().amax(-1)
     bound = max(_GONE, _NOISE / (trace.shape[0] * trace.shape[1]) ** 0.5)
     gone = (correlation[:-1] < bound) & (correlation[1:] < bound)
-    return int(gone.nonzero()[0]) if bool(gone.any()) else len(correlation)
+    return max(1, int(gone.nonzero()[0])) if bool(gone.any()) else len(correlation)
 
 
 def _by_chain(model: ScoreModel, draws: Any, chains: int) -> Tensor:

@@ -43,7 +43,7 @@ def crossfit_test(
     if not isinstance(model, SamplingModel):
         raise ModelError(
             "the cross-fit test reruns itself on draws of the model, which has no sample(n, seed=0); "
-            'use method="split" with threshold "bootstrap-t", or method="ksd"'
+            "methods split and ksd work without"
         )
     points = scored(model, x)
     points = points.to(device=device if device is not None else best_device(points.x))

@@ -7,6 +7,7 @@ divergence over 2λ. For the model only $s_\theta \cdot f$ counts: no derivative
 """
 
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ import torch
 
 from steincritic.critics.bank import Bank
 from steincritic.data.arrays import as_points
-from steincritic.errors import InputError
+from steincritic.errors import DoubtfulWarning, InputError
 from steincritic.learning.learnable import EnergyMLP, as_learnable
 from steincritic.learning.run import Run
 from steincritic.learning.settings import FOR_PERCEPTRONS, Learning
@@ -27,6 +28,7 @@ from steincritic.shapes import Points
 from steincritic.training.history import History
 from steincritic.training.progress import Callback
 
+_BY_HEART = 0.5  # of the largest divergence found: more between trained and held-out rows is no noise
 _FINEST = 1e-3  # of a standard deviation: rounding beyond it would be learned
 Observer = Callable[[int, SamplingModel], None]
 
@@ -88,6 +90,7 @@ def fit_energy(
     check_rows(x, config)
     run = Run(as_learnable(model, x, seed), x, config, seed, LearningCheckpoint.at(checkpoint))
     run.learn(callbacks, observers)
+    _warn_if_by_heart(run.history, float((1 / run.rows.var(0)).sum()))
     return FittedEnergy(run.result, run.history, run.critic, seed, time.perf_counter() - began)
 
 
@@ -95,6 +98,27 @@ def check_rows(x: Points, config: Learning) -> None:
     if len(x) < config.batch_size:
         raise InputError(
             f"x has {len(x)} rows, fewer than one batch of {config.batch_size}: lower batch_size"
+        )
+
+
+def _warn_if_by_heart(history: History, information: float) -> None:
+    """A critic that knows its rows by heart teaches the model nothing about others.
+
+    The information is that of a Gaussian with the data's variances: a divergence that is much.
+    """
+    if "fisher_held_out" not in history:
+        return
+    late = slice(-max(1, len(history["step"]) // 4), None)
+    trained, others = (float(history[name][late].mean()) for name in ("fisher", "fisher_held_out"))
+    if others < 0 < trained and trained - others > max(
+        information, _BY_HEART * float(history["fisher"].max())
+    ):
+        warnings.warn(
+            f"the critic has learned its rows by heart: it finds a Fisher divergence of {trained:.3g} on "
+            f"them and {others:.3g} on held-out rows, so the model may follow noise; give more rows, "
+            "fewer steps or critic_weight_decay (0.1, say), and test the model on other rows",
+            DoubtfulWarning,
+            stacklevel=3,
         )
 
 
@@ -107,4 +131,10 @@ def _rounded(x: Points, dtype: torch.dtype) -> Points:
             f"column {int(blurred.nonzero()[0, 0])} of x is far from zero for its spread and {dtype} would "
             "blur it: subtract its mean first"
         )
-    return x.to(dtype)
+    rounded = x.to(dtype)
+    if not bool(rounded.isfinite().all()):
+        raise InputError(
+            f"x has values up to {float(x.abs().max()):.3g}, too large for {dtype}: divide its columns by "
+            "their standard deviations"
+        )
+    return rounded

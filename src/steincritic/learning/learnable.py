@@ -135,7 +135,10 @@ class MachineFamily:
 
 
 class ModuleFamily:
-    """Any `nn.Module` energy E(x) of shape (n,) or (n, 1); its score takes a second backward pass."""
+    """Any `nn.Module` energy E(x) of shape (n,) or (n, 1); its score takes a second backward pass.
+
+    It learns in evaluation mode: a score that dropout changes from call to call is no gradient of anything.
+    """
 
     recordable = False
 
@@ -147,10 +150,13 @@ class ModuleFamily:
         }
         if not self.start:
             raise InputError("the energy module has no parameters to learn")
-        self._energy, self._dim = copy.deepcopy(energy).to(x), dim
+        self._energy, self._dim = copy.deepcopy(energy).to(x).eval(), dim
         self.settings = f"module {energy!r}"
-        with torch.no_grad():
-            shape = tuple(self._energy(x[:2]).shape)
+        try:
+            with torch.no_grad():
+                shape = tuple(self._energy(x[:2]).shape)
+        except RuntimeError as error:
+            raise InputError(f"the energy module cannot take x with {dim} columns: {error}") from None
         if shape not in ((2,), (2, 1)):
             raise InputError(f"an energy must return (n,) or (n, 1), got {shape} for 2 points")
 

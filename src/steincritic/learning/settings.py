@@ -1,5 +1,6 @@
 """The settings of learning."""
 
+import math
 from dataclasses import dataclass, field
 
 from steincritic.critics.mlp import MLP
@@ -18,7 +19,8 @@ class Learning:
         learning_rate, critic_learning_rate: of Adam; held, then falling to zero by half a cosine.
         cooldown: share of the steps, at the end, in which they fall.
         betas: of both Adams.
-        weight_decay, critic_weight_decay: decoupled from the gradient (AdamW).
+        weight_decay, critic_weight_decay: decoupled from the gradient (AdamW); a step takes this times the
+            rate of the weights away.
         averaging: the result is an average of the model's parameters, this much of it kept each step;
             0 for the last parameters themselves.
         staging: λ. Its stages are counted in steps of the model; `every=None` is one pass over the data.
@@ -51,9 +53,12 @@ class Learning:
             check_count(getattr(self, name), name=name)
         for name in ("learning_rate", "critic_learning_rate"):
             check_positive(getattr(self, name), name=name)
-        for name in ("weight_decay", "critic_weight_decay", "averaging", "held_out"):
+        for name in ("averaging", "held_out"):
             if not 0 <= getattr(self, name) < 1:
                 raise InputError(f"{name} must lie in [0, 1), got {getattr(self, name)!r}")
+        for name in ("weight_decay", "critic_weight_decay"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise InputError(f"{name} must be zero or a positive number, got {getattr(self, name)!r}")
         if not 0 <= self.cooldown <= 1:
             raise InputError(f"cooldown is a share of the steps, in [0, 1]: got {self.cooldown!r}")
         if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):

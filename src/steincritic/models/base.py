@@ -62,7 +62,7 @@ def as_model(obj: Any) -> ScoreModel:
         return obj
     if isinstance(obj, nn.Module):
         return ModuleDensity(obj) if hasattr(obj, "log_prob") else EnergyModel(obj)
-    if isinstance(obj, tuple) and len(obj) == 2 and callable(obj[0]):
+    if isinstance(obj, tuple) and len(obj) == 2 and callable(obj[0]) and (obj[1] is None or callable(obj[1])):
         return PairModel(obj[0], obj[1])
     if callable(obj):
         return LogDensity(obj)

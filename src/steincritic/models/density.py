@@ -1,12 +1,13 @@
 """Models made from a log-density, a torch distribution, or a pair of callables."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution
+from torch.distributions import Distribution, VonMises, constraints
 
-from steincritic.errors import InputError, ModelError
+from steincritic.errors import InputError, ModelError, check_count
 from steincritic.shapes import PerPoint, Points
 
 
@@ -51,21 +52,37 @@ class DistributionModel(LogDensity):
                 f"most (d,), got batch {tuple(distribution.batch_shape)} and event "
                 f"{tuple(distribution.event_shape)}; wrap it in torch.distributions.Independent"
             )
+        check_support(distribution)
         self._distribution = distribution
         self._is_scalar = not distribution.batch_shape and not distribution.event_shape
         shape = (*distribution.batch_shape, *distribution.event_shape)
-        super().__init__(self._joint_log_prob, dim=shape[0] if shape else 1)
+        self.like = lent_draws(lambda: distribution.sample((1,)), seed=0)[:0].view(-1)
+        super().__init__(at_home(self._joint_log_prob, self.like), dim=shape[0] if shape else 1)
 
     def _joint_log_prob(self, x: Points) -> PerPoint:
         value = self._distribution.log_prob(x[:, 0] if self._is_scalar else x)
         return value.sum(-1) if value.ndim == 2 else value
 
     def sample(self, n: int, *, seed: int = 0) -> Points:
-        # torch.distributions draws from the global generators alone: lend them the seed, then restore
-        with torch.random.fork_rng():
-            torch.random.manual_seed(seed)
-            draws = self._distribution.sample((n,))
-        return draws.view(n, -1)
+        check_count(n, name="n")
+        return lent_draws(lambda: self._distribution.sample((n,)), seed=seed).view(n, -1)
+
+
+def check_support(distribution: Distribution) -> None:
+    """Stein's identity needs a density on all of space; a distribution that does not say is believed."""
+    try:
+        support = distribution.support
+    except NotImplementedError:
+        return
+    inner: Any = support
+    while hasattr(inner, "base_constraint"):
+        inner = inner.base_constraint
+    if inner is not constraints.real or isinstance(distribution, VonMises):  # a circle, whatever it says
+        raise InputError(
+            f"a distribution must have all of space as its support, {type(distribution).__name__} has "
+            f"{support}: Stein's identity fails at an edge and for numbers that jump; model the logarithm or "
+            "logit of the data"
+        )
 
 
 class PairModel:
@@ -83,3 +100,15 @@ class PairModel:
         if sample is not None:
             sampler = sample
             self.sample = lambda n, *, seed=0: sampler(n, seed)
+
+
+def at_home(function: Callable[[Tensor], Tensor], like: Tensor) -> Callable[[Tensor], PerPoint]:
+    """A function that is asked in one dtype, on one device, and answers in those of its argument."""
+    return lambda x: function(x.to(like)).to(x)
+
+
+def lent_draws(draw: Callable[[], Tensor], *, seed: int) -> Points:
+    """Draws of a sampler that knows only torch's global generators: these get the seed, then are restored."""
+    with torch.random.fork_rng(), torch.no_grad():
+        torch.random.manual_seed(seed)
+        return draw()

@@ -8,13 +8,16 @@ import torch
 from torch import Tensor
 
 from steincritic.errors import InputError, ModelError, check_count
-from steincritic.models.base import DensityModel
+from steincritic.models.base import DensityModel, as_model
 from steincritic.models.mixture import as_parameter
 from steincritic.rng import generator
 from steincritic.shapes import PerPoint, Points
 
 _COARSE = 128  # cells a side on the first look at the box
 _FAR = 30.0  # log-density below the peak that no longer counts
+_EDGE = 8.0  # log-density below the peak that the edge of the box must have, or the box cuts the density
+_SUMS = 0.01  # by which two sums of the density over the cells may differ, in their logarithms
+_FEWEST = 1e-3  # share of proposals that are kept
 _ROWS = 2**16  # points asked at a time
 
 
@@ -25,16 +28,19 @@ class GridModel:
     the largest of its nine (or three) lattice values by half of their spread, enough for a log-density that
     is nearly quadratic within a cell; a proposal above it is an error, not a wrong draw. A draw is a cell
     with probability proportional to its envelope, a uniform point in it, kept with probability density over
-    envelope.
+    envelope. A box that cuts the density, and cells that are too few for it, are refused.
 
     Args:
-        model: a density, normalised or not.
+        model: a density, normalised or not, or whatever `as_model` makes one of.
         low, high: corners of a box that holds the density, (d,) each.
         cells: number a side; fine enough that the log-density bends little within a cell.
     """
 
-    def __init__(self, model: DensityModel, *, low: Any, high: Any, cells: int = 256) -> None:
-        self.model = model
+    def __init__(self, model: Any, *, low: Any, high: Any, cells: int = 256) -> None:
+        density = as_model(model)
+        if not isinstance(density, DensityModel):
+            raise InputError(f"a grid needs a log-density, {type(model).__name__} has a score alone")
+        self.model = density
         self.low, self.high = as_parameter(low, "low"), as_parameter(high, "high")
         self.dim = self.low.shape[0] if self.low.ndim == 1 else 0
         if self.dim not in (1, 2) or self.high.shape != self.low.shape:
@@ -52,23 +58,52 @@ class GridModel:
 
     def log_prob(self, x: Points) -> PerPoint:
         """Normalised by the sum over the cells; the density outside of the box is not cut off."""
-        return self.model.log_prob(x) - self._grid.log_constant.to(x)
+        centres, corners = self._grid.log_sums()
+        if not abs(centres - corners) < _SUMS:
+            raise ModelError(
+                f"sums of the density over centres and corners of the cells differ by a factor of "
+                f"{(centres - corners).abs().exp():.3g}: {self._too_few}"
+            )
+        return self.model.log_prob(x) - centres.to(x)
 
     def sample(self, n: int, *, seed: int = 0) -> Points:
         check_count(n, name="n")
         source = generator(seed, "grid", device=self.low.device)
         kept: list[Tensor] = []
-        missing = n
+        missing, proposed = n, 0
         while missing > 0:
-            x = self._round(missing + missing // 4 + 16, source)
-            kept.append(x[:missing])
+            proposals = missing + missing // 4 + 16
+            kept.append(self._round(proposals, source)[:missing])
             missing -= len(kept[-1])
+            proposed += proposals
+            if proposed > 10 / _FEWEST and n - missing < _FEWEST * proposed:
+                raise ModelError(
+                    f"of {proposed} proposals {n - missing} were kept, the envelope is far above the "
+                    f"density: {self._too_few}"
+                )
         return torch.cat(kept).to(self.low.dtype)
+
+    @property
+    def edge(self) -> float:
+        """How far the log-density at the edge of the box lies below its peak."""
+        return self._coarse.edge
+
+    @cached_property
+    def _coarse(self) -> "_Grid":
+        return _Grid.of(self.model, self.low.double(), self.high.double(), _COARSE)
 
     @cached_property
     def _grid(self) -> "_Grid":
-        coarse = _Grid.of(self.model, self.low.double(), self.high.double(), _COARSE)
-        return _Grid.of(self.model, *coarse.support(), self.cells)
+        if self.edge < _EDGE:
+            raise ModelError(
+                f"the box cuts the density: at its edge this is {self.edge:.1f} nats below the peak, and "
+                f"{_EDGE:g} are asked for; give a wider box"
+            )
+        return _Grid.of(self.model, *self._coarse.support(), self.cells)
+
+    @property
+    def _too_few(self) -> str:
+        return f"{self.cells} cells a side are too few for it, give more, or a smaller box"
 
     def _round(self, proposals: int, source: torch.Generator) -> Points:
         """Those of some proposals that are kept."""
@@ -80,8 +115,7 @@ class GridModel:
         ratio = _log_prob(self.model, x) - grid.envelope[cell]
         if bool((ratio > 0).any()):
             raise ModelError(
-                f"the density rises above its envelope within a cell of the grid: {self.cells} cells a side "
-                "are too few for it, give more"
+                f"the density rises above its envelope within a cell of the grid: {self._too_few}"
             )
         return x[u[:, -2].log() < ratio]
 
@@ -94,6 +128,7 @@ class _Grid:
     size: Tensor  # (d,) of one cell
     shape: tuple[int, ...]
     centre: Tensor  # (cells,) log-density
+    corners: Tensor  # (cells + 1, ...) log-density
     envelope: Tensor  # (cells,) log of a bound on the density within
     cumulative: Tensor  # (cells,) of the envelope's mass
 
@@ -113,12 +148,24 @@ class _Grid:
         envelope = (highest + 0.5 * bend).reshape(-1)
         centre = values[(slice(1, None, 2),) * len(low)].reshape(-1)
         mass = (envelope - envelope.max()).exp()
-        return cls(low, size, shape, centre, envelope, mass.cumsum(0))
+        corners = values[(slice(None, None, 2),) * len(low)]
+        return cls(low, size, shape, centre, corners, envelope, mass.cumsum(0))
+
+    def log_sums(self) -> tuple[Tensor, Tensor]:
+        """log of the midpoint sum of the density, and of the sum over corners of cells."""
+        unit = self.size.log().sum()
+        return self.centre.logsumexp(0) + unit, self.corners.reshape(-1).logsumexp(0) + unit
 
     @property
-    def log_constant(self) -> Tensor:
-        """log of the midpoint sum of the density."""
-        return self.centre.logsumexp(0) + self.size.log().sum()
+    def peak(self) -> Tensor:
+        """The largest log-density seen."""
+        return torch.maximum(self.centre.max(), self.corners.max())
+
+    @property
+    def edge(self) -> float:
+        """How far the corners on the edge of the box lie below the peak."""
+        sides = [self.corners.select(axis, side) for axis in range(len(self.shape)) for side in (0, -1)]
+        return float(self.peak - torch.cat([side.reshape(-1) for side in sides]).max())
 
     def corner(self, cell: Tensor) -> Tensor:
         index = torch.stack(torch.unravel_index(cell, self.shape), dim=-1)
@@ -126,7 +173,8 @@ class _Grid:
 
     def support(self) -> tuple[Tensor, Tensor]:
         """Corners of the smallest box of cells, and one cell around, where the density counts."""
-        counts = (self.envelope > self.envelope.max() - _FAR).nonzero()[:, 0]
+        top = torch.minimum(self.envelope.max(), self.peak + 1)  # an envelope may be far above the density
+        counts = (self.envelope > top - _FAR).nonzero()[:, 0]
         corners = self.corner(counts)
         low, high = corners.amin(0) - self.size, corners.amax(0) + 2 * self.size
         end = self.low + self.size * torch.tensor(self.shape).to(self.size)

@@ -269,6 +269,11 @@ class _Chains:
             outside = state.log_prob == -math.inf
             bad |= ~state.log_prob.isfinite()
         bad &= ~outside
+        if bool(bad.any()) and step == 0:
+            raise ModelError(
+                f"the energy or its gradient is not finite where Langevin chain {int(bad.nonzero()[0])} "
+                "begins: check the energy, or pass start="
+            )
         if bool(bad.any()):
             raise ModelError(
                 f"Langevin chain {int(bad.nonzero()[0])} is not finite at step {self.taken}, step size "

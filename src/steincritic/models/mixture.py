@@ -82,7 +82,7 @@ class GaussianMixture:
 def as_parameter(value: Any, name: str) -> Tensor:
     """Finite real numbers of any shape as a float tensor; Python's numbers and integers become doubles."""
     try:
-        tensor = torch.as_tensor(value)
+        tensor = torch.as_tensor(value).detach()
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"{name} must be an array of numbers: {error}") from None
     if tensor.is_complex():

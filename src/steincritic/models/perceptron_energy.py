@@ -16,7 +16,8 @@ from steincritic.models.langevin import LangevinModel
 from steincritic.models.mixture import as_parameter
 from steincritic.shapes import PerPoint, Points
 
-_WIDE = 12.0  # standard deviations of the base that the grid of a 1-D or 2-D energy looks at
+_WIDE = (12.0, 48.0, 192.0)  # standard deviations of the base that a grid looks at, until one holds q
+_HELD = 12.0  # nats below the peak at its edge
 
 
 class PerceptronEnergy:
@@ -65,8 +66,12 @@ class PerceptronEnergy:
     @cached_property
     def grid(self) -> GridModel:
         """In one and two dimensions: exact draws, and the normalised density."""
-        reach = _WIDE * self.spread * self.scale
-        return GridModel(self, low=self.location - reach, high=self.location + reach)
+        for wide in _WIDE:
+            reach = wide * self.spread * self.scale
+            grid = GridModel(self, low=self.location - reach, high=self.location + reach)
+            if grid.edge > _HELD:
+                break
+        return grid
 
     @cached_property
     def sampler(self) -> SamplingModel:

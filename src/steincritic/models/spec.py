@@ -30,7 +30,10 @@ def load_model(spec: str) -> ScoreModel:
     """A model by its name; `FILE.safetensors` and `rbm:FILE` are saved energy models."""
     if spec.startswith("rbm:") or spec.endswith(".safetensors"):
         return load_saved(spec.removeprefix("rbm:"))
-    return as_model(load_attribute(spec))
+    named = load_attribute(spec)
+    if isinstance(named, type):
+        raise InputError(f"{spec} is a class: name an object that was made of it")
+    return as_model(named)
 
 
 def _load_module(name: str) -> ModuleType:

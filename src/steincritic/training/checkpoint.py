@@ -47,7 +47,7 @@ class StateFile:
             raise FileFormatError(f"{self.path} is not a {self.kind} checkpoint of this version")
         if about["identity"] != identity:
             raise InputError(
-                f"{self.path} belongs to other data or settings; remove it or name another checkpoint file"
+                f"{self.path} belongs to other data or settings: take those, remove it, or name another"
             )
         return tensors, about
 

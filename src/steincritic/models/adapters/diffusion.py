@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from steincritic.data.arrays import as_float_tensor
 from steincritic.errors import InputError, ModelError, check_choice, check_count, check_positive
 from steincritic.models.adapters.energy import weights_like
 from steincritic.rng import generator
@@ -39,17 +40,19 @@ class DiffusionModel:
         *,
         sigma: float,
         alpha: float = 1.0,
-        time: float | int | None = None,
+        time: float | None = None,
         prediction: str = "epsilon",
         shape: Sequence[int] | None = None,
     ) -> None:
+        sigma, alpha = _number(sigma, "sigma"), _number(alpha, "alpha")
         check_positive(sigma, name="sigma")
         check_positive(alpha, name="alpha")
         check_choice(prediction, name="prediction", choices=tuple(_SCORES))
         self.sigma, self.alpha = sigma, alpha
         self.like = weights_like(net) if isinstance(net, nn.Module) else torch.empty(0, dtype=torch.float64)
         self.dim = None if shape is None else math.prod(shape)
-        self._net, self._time, self._shape = net, time, shape
+        self._net, self._shape = net, shape
+        self._time = None if time is None else _number(time, "time")
         self._score = _SCORES[prediction]
 
     @classmethod
@@ -84,12 +87,25 @@ class DiffusionModel:
                 )
             return self._score(x, out.reshape(x.shape).to(x), self.alpha, self.sigma)
 
-    def noised(self, x: Points, *, seed: int = 0) -> Points:
+    def noised(self, x: Any, *, seed: int = 0) -> Points:
         """Data at this noise level."""
-        source = generator(seed, "diffusion noise", device=x.device)
-        noise = torch.randn(x.shape, generator=source, dtype=x.dtype, device=x.device)
-        return self.alpha * x + self.sigma * noise
+        data = as_float_tensor(x, name="x")
+        source = generator(seed, "diffusion noise", device=data.device)
+        noise = torch.randn(data.shape, generator=source, dtype=data.dtype, device=data.device)
+        return self.alpha * data + self.sigma * noise
 
     def _times(self, rows: Tensor) -> Tensor:
+        assert self._time is not None
         kind = torch.long if isinstance(self._time, int) else rows.dtype
-        return torch.full((len(rows),), self._time, dtype=kind, device=rows.device)  # type: ignore[arg-type]
+        return torch.full((len(rows),), self._time, dtype=kind, device=rows.device)
+
+
+def _number(value: Any, name: str) -> float:
+    """Python's own number, whole or not, of whatever holds one; schedulers give tensors and NumPy's."""
+    try:
+        number = value.item() if hasattr(value, "item") else value
+    except (RuntimeError, ValueError):  # more than one
+        number = value
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise InputError(f"{name} must be a number, got {value!r}")
+    return number

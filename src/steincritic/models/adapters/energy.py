@@ -1,12 +1,9 @@
 """Networks that are a log-density, or an energy E with q ∝ exp(-E). Draws: `LangevinModel(net, dim=...)`."""
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 
-from steincritic.models.density import LogDensity
-from steincritic.shapes import PerPoint
+from steincritic.models.density import LogDensity, at_home
 
 
 class EnergyModel(LogDensity):
@@ -31,8 +28,3 @@ def weights_like(module: nn.Module) -> Tensor:
         if weight.is_floating_point():
             return torch.empty(0, dtype=weight.dtype, device=weight.device)
     return torch.empty(0, dtype=torch.float64)
-
-
-def at_home(function: Callable[[Tensor], Tensor], like: Tensor) -> Callable[[Tensor], PerPoint]:
-    """A function that is asked in one dtype, on one device, and answers in those of its argument."""
-    return lambda x: function(x.to(like)).to(x)

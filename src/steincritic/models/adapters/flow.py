@@ -5,9 +5,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from steincritic.errors import InputError, check_count
-from steincritic.models.adapters.energy import at_home
-from steincritic.models.adapters.outside import lent_draws
-from steincritic.models.density import LogDensity
+from steincritic.models.density import LogDensity, at_home, lent_draws
 from steincritic.shapes import Points
 
 

@@ -8,7 +8,7 @@ import torch
 import torch.utils.dlpack
 from torch import Tensor
 
-from steincritic.errors import ModelError
+from steincritic.errors import ModelError, check_count
 from steincritic.models.adapters.outside import require
 from steincritic.shapes import PerPoint, Points
 
@@ -38,7 +38,7 @@ class JaxDensity:
         )
         if draw is not None:
             drawn = draw
-            self.sample = lambda n, *, seed=0: to_torch(drawn(key(seed), n))
+            self.sample = lambda n, *, seed=0: _drawn(drawn, n, seed)
 
     @cached_property
     def like(self) -> Tensor:
@@ -67,10 +67,15 @@ class JaxDensity:
         return to_torch(function(given)).to(x)
 
     def _given(self, x: Points) -> Any:
-        x = x.detach().contiguous()
+        x = x.detach().to(self.like.dtype).contiguous()  # the dtype of a model's own arrays
         if x.device.type != "cpu" and self._jax.default_backend() == "cpu":
             x = x.cpu()
         return self._jax.dlpack.from_dlpack(x)
+
+
+def _drawn(draw: Callable[[Any, int], Any], n: int, seed: int) -> Points:
+    check_count(n, name="n")
+    return to_torch(draw(key(seed), n))
 
 
 def adapt(obj: Any) -> JaxDensity | None:

@@ -31,7 +31,8 @@ class KernelDensity:
             raise InputError("the kernel's covariance is not positive definite")
         self._factor: Tensor = factor  # (d, d) lower
         weights = torch.ones(len(self.points)) if weights is None else as_parameter(weights, "weights")
-        self._log_weights: Tensor = (weights / weights.sum()).to(self.points).log()
+        weights = weights.to(self.points)
+        self._log_weights: Tensor = (weights / weights.sum()).log()
         log_det = 2 * factor.diagonal().log().sum()
         self._log_scale = -0.5 * (float(log_det) + self.dim * math.log(2 * math.pi))
         self._inside = self._whitened(self.points)

@@ -2,12 +2,17 @@
 
 from typing import Any
 
+from steincritic.errors import InputError
 from steincritic.models.adapters.flow import FlowModel
 from steincritic.models.adapters.outside import require
 
 
 def adapt(obj: Any) -> FlowModel | None:
     normflows = require("normflows", extra="normflows")
+    if isinstance(obj, normflows.ConditionalNormalizingFlow):
+        raise InputError(
+            "a conditional flow has one density for each context: pass a pair (score, sample) that fixes it"
+        )
     if isinstance(obj, normflows.NormalizingFlow):
         return FlowModel(obj.log_prob, lambda n: obj.sample(n)[0])
     return None

@@ -6,7 +6,14 @@ import numpy as np
 
 from steincritic.errors import InputError
 from steincritic.models.adapters.jax import JaxDensity, key, to_torch
-from steincritic.models.adapters.outside import check_names, element_names, flat_draws, require
+from steincritic.models.adapters.outside import (
+    check_draw_shapes,
+    check_mapped,
+    check_names,
+    element_names,
+    flat_draws,
+    require,
+)
 from steincritic.shapes import Points
 
 
@@ -25,6 +32,7 @@ class NumPyroPosterior(JaxDensity):
         util = require("numpyro.infer.util", extra="numpyro")
         ravel_pytree = require("jax.flatten_util", extra="jax").ravel_pytree
         self._call = (model, args, kwargs)
+        sites = _sites(model, args, kwargs)
         info = util.initialize_model(key(0), model, model_args=args, model_kwargs=kwargs)
         first = info.param_info.z  # dict of one unconstrained array a parameter
         if not first:
@@ -32,6 +40,7 @@ class NumPyroPosterior(JaxDensity):
         flat, self._unravel = ravel_pytree(first)
         self._constrain = info.postprocess_fn
         self._shapes = {name: tuple(value.shape) for name, value in first.items()}
+        self._own_shapes = {name: tuple(sites[name]["value"].shape) for name in first}
         labels = {name: _label(name, info.model_trace[name]["fn"].support) for name in first}
         # in the order of JAX, which sorts the names
         self.names = [n for name in sorted(first) for n in element_names(labels[name], self._shapes[name])]
@@ -44,15 +53,34 @@ class NumPyroPosterior(JaxDensity):
         jax = require("jax", extra="jax")
         arrays = flat_draws(draws)
         check_names(arrays, sorted(self._shapes))
+        check_draw_shapes(arrays, self._own_shapes)
         given = {name: jax.numpy.asarray(arrays[name]) for name in self._shapes}
         points = jax.vmap(lambda point: ravel_pytree(util.unconstrain_fn(*self._call, point))[0])(given)
-        return to_torch(points)
+        found = to_torch(points)
+        check_mapped({name: arrays[name] for name in self._shapes}, found, self.names)
+        return found
 
     def constrain(self, x: Points) -> dict[str, np.ndarray]:
         """Points as draws of the parameters, and of what the model computes from them."""
         jax = require("jax", extra="jax")
         values = jax.vmap(lambda v: self._constrain(self._unravel(v)))(self._given(x))
         return {name: np.asarray(value) for name, value in values.items()}
+
+
+def _sites(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """What the model samples, by name; discrete parameters are refused."""
+    handlers = require("numpyro.handlers", extra="numpyro")
+    try:
+        trace = handlers.trace(handlers.seed(model, key(0))).get_trace(*args, **kwargs)
+    except TypeError as error:
+        raise InputError(
+            f"this NumPyro model cannot be called with the given arguments: {error}; pass "
+            "NumPyroPosterior(model, *args, **kwargs)"
+        ) from None
+    hidden = {n: s for n, s in trace.items() if s["type"] == "sample" and not s["is_observed"]}
+    if discrete := [name for name, site in hidden.items() if site["fn"].support.is_discrete]:
+        raise InputError(f"discrete parameters have no score: {', '.join(discrete)}; sum them out")
+    return hidden
 
 
 def _label(name: str, support: Any) -> str:
@@ -69,10 +97,11 @@ def adapt(obj: Any) -> JaxDensity | None:
     shape = (*obj.batch_shape, *obj.event_shape)
     if len(shape) > 1:
         raise InputError(f"a NumPyro distribution must describe one vector, got shape {shape}")
-    if "Real" not in repr(obj.support):
+    if "Real" not in repr(obj.support) or type(obj).__name__ in ("Delta", "ImproperUniform"):
         raise InputError(
             f"a NumPyro distribution must have all of space as its support, {type(obj).__name__} has "
-            f"{obj.support}: write it as a model and take its NumPyroPosterior, which is unconstrained"
+            f"{obj.support} or no density: write it as a model and take its NumPyroPosterior, which is "
+            "unconstrained"
         )
     jax = require("jax", extra="jax")
     dim = shape[0] if shape else 1

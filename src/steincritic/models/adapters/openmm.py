@@ -14,12 +14,12 @@ class OpenMMModel:
 
     Args:
         context: an `openmm.Context`; scoring moves its particles.
-        temperature: in kelvin; the integrator's if left out.
+        temperature: in kelvin, or a quantity of OpenMM; the integrator's if left out.
 
     Draws: `LangevinModel(OpenMMModel(context), start=...)`, or thinned frames of a simulation.
     """
 
-    def __init__(self, context: Any, temperature: float | None = None) -> None:
+    def __init__(self, context: Any, temperature: Any = None) -> None:
         openmm = require("openmm", extra="openmm")
         system = context.getSystem()
         if count := system.getNumConstraints():
@@ -39,6 +39,8 @@ class OpenMMModel:
                     f"{type(integrator).__name__} has no temperature: pass temperature= in kelvin"
                 )
             temperature = float(integrator.getTemperature().value_in_unit(openmm.unit.kelvin))
+        elif openmm.unit.is_quantity(temperature):
+            temperature = float(temperature.value_in_unit(openmm.unit.kelvin))
         check_positive(temperature, name="temperature")
         gas = openmm.unit.MOLAR_GAS_CONSTANT_R.value_in_unit(
             openmm.unit.kilojoule_per_mole / openmm.unit.kelvin
@@ -67,4 +69,6 @@ def adapt(obj: Any) -> OpenMMModel | None:
         return OpenMMModel(obj)
     if type(obj).__name__ == "Simulation":
         return OpenMMModel(obj.context)
+    if isinstance(obj, openmm.System):
+        raise InputError("an OpenMM system has no temperature yet: pass a Context or a Simulation of it")
     return None

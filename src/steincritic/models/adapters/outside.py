@@ -1,4 +1,4 @@
-"""What adapters share: optional libraries, the way to NumPy and back, torch's global generators lent."""
+"""What adapters share: optional libraries, the way to NumPy and back, draws by name."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -29,13 +29,6 @@ def by_numpy(function: Callable[[np.ndarray], Any], x: Tensor) -> Tensor:
     return torch.as_tensor(np.array(answer, dtype=np.float64)).to(x)
 
 
-def lent_draws(draw: Callable[[], Tensor], *, seed: int) -> Points:
-    """Draws of a sampler that knows only torch's global generators: these get the seed, then are restored."""
-    with torch.random.fork_rng(), torch.no_grad():
-        torch.random.manual_seed(seed)
-        return draw()
-
-
 def flat_draws(draws: Any) -> dict[str, np.ndarray]:
     """Named draws as arrays (n, ...): of a mapping, or of ArviZ's InferenceData with its chains joined."""
     if hasattr(draws, "posterior"):
@@ -60,6 +53,28 @@ def check_names(draws: dict[str, np.ndarray], names: list[str]) -> int:
     if len(set(counts.values())) != 1:
         raise InputError(f"every parameter needs as many draws as the others, got {counts}")
     return next(iter(counts.values()))
+
+
+def check_draw_shapes(draws: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...]]) -> None:
+    """Arrays of one draw a row, of the parameters' own shapes."""
+    for name, shape in shapes.items():
+        found = draws[name].shape[1:]
+        if found != shape:
+            wanted = ", ".join(map(str, ("n", *shape)))
+            chains = "; flatten its chains into one axis" if found[1:] == shape else ""
+            raise InputError(f"draws of {name} must have shape ({wanted}), got {draws[name].shape}{chains}")
+
+
+def check_mapped(draws: dict[str, np.ndarray], points: Points, names: list[str]) -> None:
+    """Finite draws without a finite place in unconstrained space lie outside of a parameter's support."""
+    bad = ~points.isfinite()
+    if not bool(bad.any()) or any(not np.isfinite(values).all() for values in draws.values()):
+        return
+    row, column = bad.nonzero()[0].tolist()
+    raise InputError(
+        f"draws have no finite {names[column]}, the first in row {row}: a parameter lies outside of its "
+        "support there; pass draws of the model's own parameters, not of transformed ones"
+    )
 
 
 def element_names(name: str, shape: tuple[int, ...]) -> list[str]:

@@ -7,7 +7,15 @@ import numpy as np
 import torch
 
 from steincritic.errors import InputError
-from steincritic.models.adapters.outside import by_numpy, check_names, element_names, flat_draws, require
+from steincritic.models.adapters.outside import (
+    by_numpy,
+    check_draw_shapes,
+    check_mapped,
+    check_names,
+    element_names,
+    flat_draws,
+    require,
+)
 from steincritic.shapes import PerPoint, Points
 
 
@@ -54,6 +62,12 @@ class PyMCPosterior:
             free.append(parameter if transform is None else transform.forward(parameter, *inputs))
         return pytensor.function(parameters, free, on_unused_input="ignore", allow_input_downcast=True)
 
+    @cached_property
+    def _own_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of the parameters, in their own space."""
+        shapes = self._model.eval_rv_shapes()
+        return {parameter.name: tuple(map(int, shapes[parameter.name])) for parameter in self._model.free_RVs}
+
     def log_prob(self, x: Points) -> PerPoint:
         return by_numpy(lambda rows: [self._density(row)[0] for row in rows], x)
 
@@ -65,9 +79,12 @@ class PyMCPosterior:
         arrays = flat_draws(draws)
         names = [parameter.name for parameter in self._model.free_RVs]
         n = check_names(arrays, names)
+        check_draw_shapes(arrays, self._own_shapes)
         rows = [self._transforms(*(arrays[name][i] for name in names)) for i in range(n)]
         points = np.array([np.concatenate([np.ravel(value) for value in row]) for row in rows])
-        return torch.as_tensor(points.astype(np.float64).reshape(n, self.dim))
+        found = torch.as_tensor(points.astype(np.float64).reshape(n, self.dim))
+        check_mapped({name: arrays[name] for name in names}, found, self.names)
+        return found
 
 
 def adapt(obj: Any) -> PyMCPosterior | None:

@@ -23,7 +23,7 @@ def adapt(obj: Any) -> ScoreModel | None:
     stats = require("scipy.stats", extra="dev")
     match type(obj).__name__:
         case "multivariate_normal_frozen":
-            return GaussianMixture(np.atleast_2d(obj.mean), np.asarray(obj.cov)[None])
+            return GaussianMixture(np.atleast_2d(obj.mean), np.array(obj.cov)[None])
         case "multivariate_t_frozen" if math.isinf(obj.df):
             return GaussianMixture(np.atleast_2d(obj.loc), np.asarray(obj.shape)[None])
         case "multivariate_t_frozen":
@@ -49,6 +49,8 @@ def _of_numbers(frozen: Any) -> NumericDensity:
     low, high = frozen.support()
     if np.size(low) != 1:
         raise InputError(f"{_WAYS_OUT}; this {name} has several parameters in an array: freeze one at a time")
+    if name == "vonmises":  # says that it lives on the whole line
+        low, high = -math.pi, math.pi
     if math.isfinite(low) or math.isfinite(high):
         raise InputError(
             f"{_WAYS_OUT}; {name} lives on ({low:g}, {high:g}): Stein's identity needs a density that "
