@@ -197,7 +197,7 @@ BAD_INPUT = {
     "check good.npy --model models.py:broken": "raised OSError: the server is away",
     "check good.npy --model models.py:narrow": "model.score must return the shape of its argument",
     "check good.npy --model models.py:nan": "the score at x has NaN",
-    "check good.npy --model models.py:no_sampler --method crossfit": 'use method="split"',
+    "check good.npy --model models.py:no_sampler --method crossfit": "methods split and ksd work without",
     "check few.npy --model models.py:normal --method crossfit": "x has 6 points; 5 folds need",
     "check good.npy --model models.py:normal --method magic": "method must be one of auto, crossfit",
     f"check good.npy {CHECK} --level 2": "level must lie in (0, 1), for example 0.05: got 2.0",

@@ -13,7 +13,7 @@ from steincritic.data.points import sample_points
 from steincritic.diagnosis.checks.identity import stein_identity
 from steincritic.diagnosis.doctor import examine
 from steincritic.errors import InputError
-from steincritic.models import GaussianMixture, LogDensity, PairModel, random_rbm
+from steincritic.models import DistributionModel, GaussianMixture, LogDensity, PairModel, random_rbm
 from steincritic.rng import generator
 
 N = 5_000
@@ -176,8 +176,8 @@ BOUNDED = {
     "exponential": PairModel(lambda x: -torch.ones_like(x), exponential),
     "uniform": PairModel(torch.zeros_like, uniform),
     "half-normal": PairModel(lambda x: -x, lambda n, seed: NORMAL.sample(n, seed=seed).abs()),
-    "torch's exponential": dist.Exponential(torch.tensor(2.0).double()),
-    "torch's half-normal": dist.HalfNormal(torch.tensor(1.0).double()),
+    "torch's exponential": DistributionModel(dist.Exponential(torch.tensor(2.0).double())),
+    "torch's half-normal": DistributionModel(dist.HalfNormal(torch.tensor(1.0).double())),
 }
 
 
@@ -221,7 +221,7 @@ def test_spaces_that_are_mixed_up_are_named(name):
 
 
 def test_a_simplex_is_a_plane():
-    checkup = examine(dist.Dirichlet(torch.full((3,), 3.0)), n=N)
+    checkup = examine(DistributionModel(dist.Dirichlet(torch.full((3,), 3.0))), n=N)
     assert "leave one column out" in detail(checkup, "edges of the support")
 
 
@@ -297,7 +297,7 @@ def away(*_):
         (PairModel(Q.score, away), "seeded sampling", "raised OSError: the server is away."),
         (pair(lambda x: x[:, :1]), "shape", "got (48, 1)"),
         (PairModel(Q.score, lambda n, seed: torch.zeros(2, n)), "seeded sampling", "must return shape"),
-        (dist.Uniform(0.0, 1.0), "shape", "does not depend on x"),
+        (DistributionModel(dist.Uniform(0.0, 1.0)), "shape", "does not depend on x"),
     ],
 )
 def test_what_the_model_raises_is_a_finding(model, name, words):

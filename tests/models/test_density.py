@@ -5,7 +5,7 @@ import torch
 from torch import distributions as td
 
 from steincritic.errors import InputError, ModelError
-from steincritic.models import DistributionModel, LogDensity, PairModel
+from steincritic.models import DistributionModel, LogDensity, PairModel, as_model
 
 X = torch.linspace(-1, 1, 6, dtype=torch.float64).view(3, 2)
 
@@ -55,20 +55,37 @@ def test_a_pair_hands_the_seed_to_its_sampler():
     "bounded",
     [
         td.Exponential(torch.ones(2)),
-        td.Beta(torch.ones(2), 2.0),
-        td.LogNormal(torch.zeros(2), 1.0),
-        td.Dirichlet(torch.ones(3)),
+        td.HalfNormal(1.0),
+        td.Gamma(torch.tensor([3.0, 0.7]), torch.ones(2)),
+        td.Beta(torch.tensor([3.0, 2.0]), torch.tensor([2.0, 1.0])),
+        td.Uniform(0.0, 1.0),
+        td.Independent(td.Uniform(torch.zeros(2), 1.0), 1),
+        td.Dirichlet(torch.full((3,), 3.0)),
         td.VonMises(0.0, 1.0),
         td.Bernoulli(torch.full((2,), 0.5)),
+        td.Poisson(3.0),
         td.MixtureSameFamily(td.Categorical(torch.ones(2)), td.Exponential(torch.ones(2))),
-        td.Independent(td.Uniform(torch.zeros(2), 1.0), 1),
     ],
     ids=lambda d: type(d).__name__,
 )
-def test_a_distribution_with_an_edge_or_of_whole_numbers_is_refused(bounded):
+def test_a_density_that_ends_on_an_edge_or_is_none_is_refused(bounded):
     """Stein's identity fails there: own draws would be rejected."""
-    with pytest.raises(InputError, match="all of space"):
-        DistributionModel(bounded)
+    with pytest.raises(InputError, match="vanishes where its support ends"):
+        as_model(bounded)
+
+
+@pytest.mark.parametrize(
+    "bounded",
+    [
+        td.LogNormal(torch.zeros(2), 1.0),
+        td.Gamma(torch.tensor([3.0, 1.2]), torch.ones(2)),
+        td.Beta(torch.tensor(2.0), torch.tensor(3.0)),
+        td.Independent(td.Beta(torch.full((2,), 2.0), torch.full((2,), 3.0)), 1),
+    ],
+    ids=lambda d: type(d).__name__,
+)
+def test_a_density_that_vanishes_at_its_edges_is_a_model(bounded):
+    assert isinstance(as_model(bounded), DistributionModel)
 
 
 @pytest.mark.parametrize(

@@ -52,11 +52,12 @@ def as_model(obj: Any) -> ScoreModel:
     tensor([[-1., -1., -1.]])
     """
     from steincritic.models.adapters import EnergyModel, ModuleDensity, adapt
-    from steincritic.models.density import DistributionModel, LogDensity, PairModel
+    from steincritic.models.density import DistributionModel, LogDensity, PairModel, check_support
 
     if (model := adapt(obj)) is not None:  # first: estimators of scikit-learn have another kind of score
         return model
     if isinstance(obj, torch.distributions.Distribution):
+        check_support(obj)
         return DistributionModel(obj)
     if isinstance(obj, ScoreModel):
         return obj

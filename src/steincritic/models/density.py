@@ -10,6 +10,11 @@ from torch.distributions import Distribution, VonMises, constraints
 from steincritic.errors import InputError, ModelError, check_count
 from steincritic.shapes import PerPoint, Points
 
+_EDGES = {"lower_bound": 1.0, "upper_bound": -1.0}  # of constraints, and the way into the support
+_PROBES = 64  # draws that are moved to the edges
+_NEAR = 1e-12  # of a standard deviation: how near
+_SMALL = -3.0  # change of the log-density that counts as vanishing
+
 
 class LogDensity:
     """A log-density, normalised or not, whose score is taken by automatic differentiation."""
@@ -52,12 +57,15 @@ class DistributionModel(LogDensity):
                 f"most (d,), got batch {tuple(distribution.batch_shape)} and event "
                 f"{tuple(distribution.event_shape)}; wrap it in torch.distributions.Independent"
             )
-        check_support(distribution)
         self._distribution = distribution
         self._is_scalar = not distribution.batch_shape and not distribution.event_shape
         shape = (*distribution.batch_shape, *distribution.event_shape)
-        self.like = lent_draws(lambda: distribution.sample((1,)), seed=0)[:0].view(-1)
-        super().__init__(at_home(self._joint_log_prob, self.like), dim=shape[0] if shape else 1)
+        super().__init__(self._joint_log_prob, dim=shape[0] if shape else 1)
+        draw = self.sample(1)
+        try:
+            self._joint_log_prob(draw.double())
+        except RuntimeError:  # a few take no points of another precision than their parameters'
+            self._log_prob = at_home(self._joint_log_prob, draw[:0])
 
     def _joint_log_prob(self, x: Points) -> PerPoint:
         value = self._distribution.log_prob(x[:, 0] if self._is_scalar else x)
@@ -69,20 +77,42 @@ class DistributionModel(LogDensity):
 
 
 def check_support(distribution: Distribution) -> None:
-    """Stein's identity needs a density on all of space; a distribution that does not say is believed."""
+    """Stein's identity needs a density that vanishes where its support ends.
+
+    A distribution that does not tell its support is believed.
+    """
     try:
-        support = distribution.support
+        support: Any = distribution.support
     except NotImplementedError:
         return
-    inner: Any = support
+    inner = support
     while hasattr(inner, "base_constraint"):
         inner = inner.base_constraint
-    if inner is not constraints.real or isinstance(distribution, VonMises):  # a circle, whatever it says
+    on_circle = isinstance(distribution, VonMises)
+    if inner is constraints.real and not on_circle:
+        return
+    edges = [(getattr(inner, name), way) for name, way in _EDGES.items() if hasattr(inner, name)]
+    if on_circle or support.is_discrete or not edges or not _vanishes(DistributionModel(distribution), edges):
         raise InputError(
-            f"a distribution must have all of space as its support, {type(distribution).__name__} has "
-            f"{support}: Stein's identity fails at an edge and for numbers that jump; model the logarithm or "
-            "logit of the data"
+            f"a model needs a density that vanishes where its support ends, {type(distribution).__name__} "
+            f"lives on {'a circle' if on_circle else support}: Stein's identity fails there; model the "
+            "logarithm or logit of the data"
         )
+
+
+def _vanishes(model: DistributionModel, edges: list[tuple[Any, float]]) -> bool:
+    """Does the density of draws become small as one of their coordinates is moved to an edge?"""
+    x = model.sample(_PROBES).double()
+    usual, spread = model.log_prob(x), x.std(0)
+    for edge, way in edges:
+        bound = torch.as_tensor(edge).to(x).expand(x.shape[1])
+        near = bound + way * torch.maximum(_NEAR * spread, torch.finfo(torch.float32).eps * bound.abs())
+        for j in range(x.shape[1]):
+            moved = x.clone()
+            moved[:, j] = near[j]
+            if not (model.log_prob(moved) - usual).median() < _SMALL:
+                return False
+    return True
 
 
 class PairModel:

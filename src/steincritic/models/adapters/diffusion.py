@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from steincritic.data.arrays import as_float_tensor
 from steincritic.errors import InputError, ModelError, check_choice, check_count, check_positive
 from steincritic.models.adapters.energy import weights_like
+from steincritic.models.mixture import as_parameter
 from steincritic.rng import generator
 from steincritic.shapes import Points
 
@@ -89,7 +89,7 @@ class DiffusionModel:
 
     def noised(self, x: Any, *, seed: int = 0) -> Points:
         """Data at this noise level."""
-        data = as_float_tensor(x, name="x")
+        data = as_parameter(x, "x")
         source = generator(seed, "diffusion noise", device=data.device)
         noise = torch.randn(data.shape, generator=source, dtype=data.dtype, device=data.device)
         return self.alpha * data + self.sigma * noise
