@@ -38,6 +38,7 @@ from steincritic.models import (
 )
 from steincritic.models.adapters import outside
 from steincritic.models.adapters.kernel_density import KernelDensity
+from steincritic.models.adapters.stan import _coordinate_names
 from steincritic.models.base import DensityModel, dimension
 from steincritic.rng import generator
 
@@ -589,6 +590,15 @@ def test_stan_draws_that_lack_a_parameter_are_refused():
         model.unconstrain({"mu": np.zeros(2), "z": np.zeros((2, 4))})
     values = model.unconstrain({"mu": np.zeros(2), "z": np.zeros((2, 4)), "tau": np.full(2, 3.0)})
     assert values.shape == (2, 6) and float(values[0, 1]) == pytest.approx(math.log(3.0))
+    assert model.names == ["mu", "log tau", "z[0]", "z[1]", "z[2]", "z[3]"] and model.dim == 6
+
+
+def test_coordinates_of_a_simplex_have_no_names():
+    weights = np.array([[0.2, 0.3, 0.5], [0.5, 0.4, 0.1], [0.1, 0.6, 0.3]])
+    points = np.array([[0.1, 2.0], [0.4, 1.0], [0.2, 3.0]])
+    assert _coordinate_names({"w": weights}, ["w"], points) is None
+    one = {"mu": points[:, 0], "tau": np.exp(points[:, 1]), "sum": points.sum(1)}
+    assert _coordinate_names(one, list(one), points) == ["mu", "log tau"]
 
 
 def test_openmm_refuses_what_has_no_density():

@@ -6,16 +6,19 @@ import numpy as np
 import torch
 
 from steincritic.errors import InputError
-from steincritic.models.adapters.outside import by_numpy, check_names, flat_draws, require
+from steincritic.models.adapters.outside import by_numpy, check_names, element_names, flat_draws, require
 from steincritic.shapes import PerPoint, Points
 
 
 class StanPosterior:
     """The posterior of `stan.build(program, data)`, in unconstrained coordinates, Jacobian included.
 
-    Draws in the model's own parameters go through `unconstrain` before they are tested. A point takes
-    milliseconds, for PyStan asks a local server.
+    Draws in the model's own parameters go through `unconstrain` before they are tested; PyStan does not tell
+    what a coordinate is, so `dim` and `names` are known from then on. A point takes milliseconds, for PyStan
+    asks a local server.
     """
+
+    names: list[str] | None = None
 
     def __init__(self, model: Any, *, dim: int | None = None) -> None:
         require("stan", extra="stan")
@@ -42,7 +45,9 @@ class StanPosterior:
                 f"PyStan cannot read these draws of {', '.join(names)} ({reason}); the model has "
                 f"{', '.join(self._model.param_names)}"
             ) from None
-        return torch.tensor(points, dtype=torch.float64)
+        found = torch.tensor(points, dtype=torch.float64)
+        self.dim, self.names = found.shape[1], _coordinate_names(arrays, names, found.numpy())
+        return found
 
 
 def _of_fit(fit: Any) -> dict[str, np.ndarray]:
@@ -51,6 +56,28 @@ def _of_fit(fit: Any) -> dict[str, np.ndarray]:
     return {
         name: np.moveaxis(np.asarray(fit[name]), -1, 0).reshape(-1, *shape) for name, shape in shapes.items()
     }
+
+
+def _coordinate_names(
+    draws: dict[str, np.ndarray], parameters: list[str], points: np.ndarray
+) -> list[str] | None:
+    """Names of coordinates that rise with one number of a parameter each; None where not all do.
+
+    Parameters come before what is computed from them; a simplex, say, has fewer coordinates than numbers.
+    """
+    dim = points.shape[1]
+    labels: list[str] = []
+    for name in parameters:
+        numbers = draws[name].reshape(len(points), -1)
+        for label, values in zip(element_names(name, draws[name].shape[1:]), numbers.T, strict=True):
+            if len(labels) == dim:
+                return labels
+            coordinate = points[:, len(labels)]
+            if not np.array_equal(values.argsort(kind="stable"), coordinate.argsort(kind="stable")):
+                return None
+            is_log = bool((values > 0).all()) and np.allclose(np.log(values), coordinate)
+            labels.append(f"log {label}" if is_log else label)
+    return labels if len(labels) == dim else None
 
 
 def adapt(obj: Any) -> StanPosterior | None:
