@@ -27,8 +27,8 @@ class StagingPower:
     )
     stagings: tuple[str, ...] = tuple(STAGINGS)
     trials: int = 400
-    rbm_stagings: tuple[str, ...] = tuple(STAGINGS)[:5]  # its draws take most of the time
-    rbm_trials: int = 200
+    rbm_stagings: tuple[str, ...] = tuple(STAGINGS)
+    rbm_trials: int = 200  # its draws take most of the time
     tiny: bool = False
 
 
