@@ -189,6 +189,7 @@ def test_mnist_itself_where_it_is():
 
 def test_one_image_is_a_set_of_one_and_no_class_is_a_mistake():
     digits = small_digits()
+    assert repr(digits) == "Digits(1797 images of 8 x 8 in 17 grey levels)"
     assert digits[3].pixels.shape == digits[-1].pixels.shape == (1, 8, 8)
     assert torch.equal(digits[-1].labels, digits.labels[-1:])
     with pytest.raises(InputError, match="name the classes"):

@@ -176,7 +176,7 @@ BOUNDED = {
     "exponential": PairModel(lambda x: -torch.ones_like(x), exponential),
     "uniform": PairModel(torch.zeros_like, uniform),
     "half-normal": PairModel(lambda x: -x, lambda n, seed: NORMAL.sample(n, seed=seed).abs()),
-    "torch's exponential": DistributionModel(dist.Exponential(torch.tensor(2.0).double())),
+    "torch's exponential": dist.Exponential(torch.tensor(2.0).double()),
     "torch's half-normal": DistributionModel(dist.HalfNormal(torch.tensor(1.0).double())),
 }
 

@@ -52,6 +52,14 @@ def test_independent_draws_are_all_kept_and_chains_are_thinned():
     assert 250 < slow.effective < 700 and slow.rhat < 1.1
 
 
+@pytest.mark.parametrize("steps", [60, 100, 1000])
+@pytest.mark.parametrize("coefficient", [0.6, 0.9])
+def test_no_more_draws_are_kept_than_the_chains_are_worth(steps, coefficient):
+    """Of short chains the noise of a correlation would hide it."""
+    mixing = judge_chains(moving_average(2, steps, coefficient), ["a", "b"])
+    assert mixing.thin == 1 or mixing.kept <= mixing.effective + 2  # one a chain, for the first draw
+
+
 def test_draws_that_alternate_are_thinned_by_their_squares():
     """The sign alternates, so the mean is found too well; the size moves slowly."""
     size = moving_average(4, 1000, 0.9, dim=1).abs()

@@ -36,6 +36,7 @@ def test_a_rule_reads_like_a_sentence():
     shape = Region(box.conditions, "wrong shape", 30, 29.0, 100, 0.01, "c")
     assert "wrong shape here, most of all along c" in str(shape)
     assert region().rule == "everywhere"
+    assert "expected, p < 1e-99)" in str(region(pvalue=0.0))
 
 
 def test_a_rule_holds_inside_its_box():

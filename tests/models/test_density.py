@@ -79,7 +79,7 @@ def test_a_density_that_ends_on_an_edge_or_is_none_is_refused(bounded):
     [
         td.LogNormal(torch.zeros(2), 1.0),
         td.Gamma(torch.tensor([3.0, 1.2]), torch.ones(2)),
-        td.Beta(torch.tensor(2.0), torch.tensor(3.0)),
+        td.Beta(torch.tensor(1.05), torch.tensor(1.1)),
         td.Independent(td.Beta(torch.full((2,), 2.0), torch.full((2,), 3.0)), 1),
     ],
     ids=lambda d: type(d).__name__,

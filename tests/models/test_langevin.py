@@ -171,3 +171,18 @@ def test_chains_apart_or_adrift_have_a_large_r_hat():
     trace = torch.randn(20, 300, 1, generator=generator(0, "traces"), dtype=torch.float64)
     assert float(potential_scale(trace + torch.arange(20.0)[:, None, None])) > 3
     assert float(potential_scale(trace + torch.linspace(0, 10, 300)[:, None])) > 1.5
+
+
+def test_what_a_posterior_says_of_its_coordinates_is_passed_on():
+    class Posterior:
+        dim, names = 1, ["log tau"]
+
+        def score(self, x):
+            return -x
+
+        def unconstrain(self, draws):
+            return torch.as_tensor(draws["tau"]).log()[:, None]
+
+    q = LangevinModel(Posterior())
+    assert q.names == ["log tau"] and q.unconstrain({"tau": [1.0, 1.0]}).tolist() == [[0.0], [0.0]]
+    assert not hasattr(LangevinModel(lambda x: -x.square().sum(-1), dim=2), "names")

@@ -5,7 +5,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import tyro
@@ -18,7 +18,7 @@ from steincritic.data.problems import PROBLEM_NAMES
 from steincritic.errors import DivergedError, InputError
 from steincritic.gof import GofResult
 from steincritic.models.base import ScoreModel
-from steincritic.models.spec import load_model
+from steincritic.models.spec import load_model, load_object
 from steincritic.training.progress import take_down
 
 FITS, REJECTED, ERROR = 0, 1, 2
@@ -57,6 +57,11 @@ USERS = (InputError, DivergedError, OSError, torch.OutOfMemoryError)  # theirs t
 
 def model_named(spec: str) -> ScoreModel:
     return problem(spec).model if spec in PROBLEM_NAMES else load_model(spec)
+
+
+def object_named(spec: str) -> Any:
+    """The same, before it is made a model: what `as_model` refuses can still be examined."""
+    return problem(spec).model if spec in PROBLEM_NAMES else load_object(spec)
 
 
 def device_named(name: str) -> torch.device:

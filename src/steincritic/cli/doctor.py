@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from steincritic.cli.common import FITS, REJECTED, Common, model_named
+from steincritic.cli.common import FITS, REJECTED, Common, object_named
 from steincritic.diagnosis.doctor import Checkup, examine
 
 _MARKS = {"ok": ("✓", "green"), "doubtful": ("?", "yellow"), "failed": ("✗", "red"), "skipped": ("–", "dim")}
@@ -30,7 +30,7 @@ class Doctor(Common):
     """Print one JSON object on standard output and nothing else."""
 
     def __call__(self) -> int:
-        checkup = examine(model_named(self.model), x=self.data, n=self.n, seed=self.seed)
+        checkup = examine(object_named(self.model), x=self.data, n=self.n, seed=self.seed)
         if self.json:
             print(json.dumps(checkup.to_dict()))
         else:

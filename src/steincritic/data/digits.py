@@ -73,6 +73,10 @@ class Digits:
     def __len__(self) -> int:
         return len(self.pixels)
 
+    def __repr__(self) -> str:
+        height, width = self.image_shape
+        return f"Digits({len(self)} images of {height} x {width} in {self.levels} grey levels)"
+
     @property
     def image_shape(self) -> tuple[int, int]:
         return self.pixels.shape[1], self.pixels.shape[2]

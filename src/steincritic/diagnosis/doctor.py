@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from torch.distributions import Distribution
+
 from steincritic.data.arrays import as_points
 from steincritic.diagnosis.checks.answers import (
     check_columns,
@@ -25,6 +27,7 @@ from steincritic.diagnosis.checks.sampling import draw, generators_lent
 from steincritic.diagnosis.checks.support import check_edges, check_space
 from steincritic.errors import InputError, ModelError, check_count
 from steincritic.models.base import SamplingModel, as_model, dimension
+from steincritic.models.density import DistributionModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +88,8 @@ def examine(model: Any, *, x: Any = None, n: int | None = None, seed: int = 0) -
     >>> [f.name for f in examine(wrong, n=2_000).checks if f.status == "failed"]
     ["Stein's identity"]
     """
-    model = as_model(model)
+    # a torch distribution that as_model refuses can be looked at all the same
+    model = DistributionModel(model) if isinstance(model, Distribution) else as_model(model)
     if n is not None:
         check_count(n, name="n", least=500)
     data = None if x is None else as_points(x, dim=dimension(model)).detach()

@@ -1,5 +1,6 @@
 """check_draws: are these draws from this posterior, and if not, which coordinates give them away?"""
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -132,7 +133,7 @@ def judge_chains(x: Tensor, names: Sequence[str], *, thin: int | None = None) ->
     worst = int(worth.argmin())
     needed = _thinning(halves)
     share = min(1.0, float(worth[worst])) if needed > 1 else 1.0  # the estimate's own noise, without need
-    thin = thin or needed
+    thin = thin or max(needed, math.ceil(1 / share))  # no more are kept than they are worth
     return Mixing(
         chains=chains,
         draws=steps,

@@ -21,6 +21,8 @@ _TELLING = 10.0  # a cut's squared z; smaller ones are not made
 _LEAST = 20  # points in a leaf
 _LEAST_SHARE = 0.02
 _NOTABLE = 1.25  # factor between data and model from which a difference in mass is worth a line
+_PLAIN = 1e-4  # p-value of a difference in mass from which it is what is said, whatever the shape
+_TINY = 1e-99  # p-values below are not told apart
 _SAME = 0.8  # overlap from which two rules are one
 _ROWS = 20_000  # points a tree is grown on at most
 
@@ -75,11 +77,15 @@ class Region:
             what = f"the model is {self.kind} here"
         return (
             f"{self.rule}: {what} ({self.count} of {self.tested} held-out points, "
-            f"{self.expected:.1f} expected, p = {self.pvalue:.2g})"
+            f"{self.expected:.1f} expected, {_pvalue_words(self.pvalue)})"
         )
 
 
 Rule = tuple[Condition, ...]
+
+
+def _pvalue_words(value: float) -> str:
+    return f"p = {value:.2g}" if value >= _TINY else f"p < {_TINY:g}"
 
 
 def _span(conditions: list[Condition]) -> str:
@@ -197,14 +203,14 @@ def _tested(
     count, expected = int(data.sum()), float(model.mean()) * len(data)
     mass = _count_pvalue(data, model)
     shape = _witness_pvalue(half.own.witness.numpy(), data, half.of_draws.witness[middle:].numpy(), model)
-    if mass <= shape:
-        return Region(
-            rule, "too thin" if count > expected else "too dense", count, expected, len(data), 2 * mass
-        )
+    pvalue = 2 * min(mass, shape)
+    region = Region(rule, "too thin" if count > expected else "too dense", count, expected, len(data), pvalue)
+    if mass <= shape or (mass <= _PLAIN and region.is_notable):
+        return region
     scale = half.critic.frame.scale.to(half.own.gap)
     gap = (half.own.gap * scale)[torch.from_numpy(data)].square().mean(0)
     along = names[int(gap.argmax())]
-    return Region(rule, "wrong shape", count, expected, len(data), 2 * shape, along)
+    return replace(region, kind="wrong shape", along=along)
 
 
 def _count_pvalue(data: np.ndarray, model: np.ndarray) -> float:

@@ -43,7 +43,7 @@ def crossfit_test(
     if not isinstance(model, SamplingModel):
         raise ModelError(
             "the cross-fit test reruns itself on draws of the model, which has no sample(n, seed=0); "
-            "methods split and ksd work without"
+            "methods split and ksd work without, and LangevinModel(model) adds a sampler"
         )
     points = scored(model, x)
     points = points.to(device=device if device is not None else best_device(points.x))

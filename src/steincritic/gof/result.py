@@ -79,7 +79,8 @@ class GofResult:
         lines = [
             f"{verdict} (p = {self.pvalue:.3g}, level {self.level:g}).",
             f"Statistic {self.statistic:.4g} on {self.n} points, against {len(self.null_distribution)} "
-            f"draws under the model; method {self.method}, threshold {self.threshold_words} ({strength}).",
+            f"values under the null hypothesis; method {self.method}, threshold {self.threshold_words} "
+            f"({strength}).",
         ]
         return "\n".join([*lines, *self.notes])
 

@@ -112,6 +112,9 @@ class LangevinModel:
         self._rungs = [_Target(as_model(m)) for m in ladder] + [_Target(self.model, beta) for beta in betas]
         if isinstance(self.model, DensityModel):
             self.log_prob = self.model.log_prob
+        for name in ("unconstrain", "constrain", "names"):  # of posteriors
+            if hasattr(self.model, name):
+                setattr(self, name, getattr(self.model, name))
 
     def score(self, x: Points) -> Points:
         return self.model.score(x)

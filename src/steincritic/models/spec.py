@@ -28,12 +28,17 @@ def load_attribute(spec: str) -> Any:
 
 def load_model(spec: str) -> ScoreModel:
     """A model by its name; `FILE.safetensors` and `rbm:FILE` are saved energy models."""
+    return as_model(load_object(spec))
+
+
+def load_object(spec: str) -> Any:
+    """What is named, before it is made a model."""
     if spec.startswith("rbm:") or spec.endswith(".safetensors"):
         return load_saved(spec.removeprefix("rbm:"))
     named = load_attribute(spec)
     if isinstance(named, type):
         raise InputError(f"{spec} is a class: name an object that was made of it")
-    return as_model(named)
+    return named
 
 
 def _load_module(name: str) -> ModuleType:
