@@ -1,5 +1,7 @@
 """Models made from densities, distributions and pairs: what is special to each."""
 
+from typing import ClassVar
+
 import pytest
 import torch
 from torch import distributions as td
@@ -106,3 +108,20 @@ def test_a_distribution_on_all_of_space_is_asked_in_its_own_precision(everywhere
     assert score.dtype == dtype and bool(score.isfinite().all())
     with pytest.raises(InputError, match="n must be"):
         model.sample(0)
+
+
+def test_a_distribution_that_cannot_be_sampled_has_a_score():
+    class Quartic(td.Distribution):
+        arg_constraints: ClassVar = {}
+        support = td.constraints.real_vector
+
+        def log_prob(self, value):
+            return -(value**4).sum(-1)
+
+    model = as_model(Quartic(event_shape=torch.Size([2])))
+    torch.testing.assert_close(model.score(X), -4 * X**3)
+
+
+def test_an_edge_far_from_zero_is_looked_at():
+    with pytest.raises(InputError, match="vanishes"):
+        as_model(td.Uniform(torch.tensor(1e6).double(), torch.tensor(1e6 + 1).double()))

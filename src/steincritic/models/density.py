@@ -60,12 +60,19 @@ class DistributionModel(LogDensity):
         self._distribution = distribution
         self._is_scalar = not distribution.batch_shape and not distribution.event_shape
         shape = (*distribution.batch_shape, *distribution.event_shape)
-        super().__init__(self._joint_log_prob, dim=shape[0] if shape else 1)
-        draw = self.sample(1)
+        super().__init__(self._in_own_precision(), dim=shape[0] if shape else 1)
+
+    def _in_own_precision(self) -> Callable[[Tensor], Tensor]:
+        """The log-density; a few distributions take no points of another precision than their parameters'."""
+        try:
+            draw = self.sample(1)
+        except NotImplementedError:  # nothing to try it on
+            return self._joint_log_prob
         try:
             self._joint_log_prob(draw.double())
-        except RuntimeError:  # a few take no points of another precision than their parameters'
-            self._log_prob = at_home(self._joint_log_prob, draw[:0])
+        except RuntimeError:
+            return at_home(self._joint_log_prob, draw[:0])
+        return self._joint_log_prob
 
     def _joint_log_prob(self, x: Points) -> PerPoint:
         value = self._distribution.log_prob(x[:, 0] if self._is_scalar else x)
@@ -103,11 +110,13 @@ def check_support(distribution: Distribution) -> None:
 def _vanishes(model: DistributionModel, edges: list[tuple[Any, float]]) -> bool:
     """Does the density of draws fall as one of their coordinates is moved nearer to an edge?"""
     x = model.sample(_PROBES).double()
+    eps = torch.finfo(x.dtype).eps
     for edge, way in edges:
         bound = torch.as_tensor(edge).to(x).expand(x.shape[1])
         for j in range(x.shape[1]):
             near, nearer = x.clone(), x.clone()
-            near[:, j], nearer[:, j] = (bound[j] + way * share * x[:, j].std() for share in _NEAR)
+            for moved, share in zip((near, nearer), _NEAR, strict=True):
+                moved[:, j] = bound[j] + way * torch.maximum(share * x[:, j].std(), 4 * eps * bound[j].abs())
             if not (model.log_prob(near) - model.log_prob(nearer)).median() > _FALL:
                 return False
     return True
