@@ -17,8 +17,8 @@ from steincritic.data import problem
 from steincritic.data.problems import PROBLEM_NAMES
 from steincritic.errors import DivergedError, InputError
 from steincritic.gof import GofResult
-from steincritic.models.base import ScoreModel
-from steincritic.models.spec import load_model, load_object
+from steincritic.models.base import ScoreModel, as_model
+from steincritic.models.spec import load_object
 from steincritic.training.progress import take_down
 
 FITS, REJECTED, ERROR = 0, 1, 2
@@ -56,11 +56,11 @@ USERS = (InputError, DivergedError, OSError, torch.OutOfMemoryError)  # theirs t
 
 
 def model_named(spec: str) -> ScoreModel:
-    return problem(spec).model if spec in PROBLEM_NAMES else load_model(spec)
+    return as_model(object_named(spec))
 
 
 def object_named(spec: str) -> Any:
-    """The same, before it is made a model: what `as_model` refuses can still be examined."""
+    """What is named, before it is made a model: what `as_model` refuses can still be examined."""
     return problem(spec).model if spec in PROBLEM_NAMES else load_object(spec)
 
 

@@ -218,7 +218,7 @@ def _checked(folder: Path, name: str) -> Tensor:
     if digest != MNIST_FILES[name].content:
         raise FileFormatError(
             f"{path} is not MNIST's: SHA-256 of its content is {digest[:12]}..., expected "
-            f"{MNIST_FILES[name].content[:12]}...; remove it and fetch it again: {_fetching(folder)}"
+            f"{MNIST_FILES[name].content[:12]}...; {_AGAIN}: {_fetching(folder)}"
         )
     return array
 

@@ -17,7 +17,7 @@ from steincritic.experiments.digit_machine import FOR_DIGITS, learn_machine
 from steincritic.learning import Learning
 from steincritic.models.adapters.outside import require
 from steincritic.models.base import SamplingModel, as_model
-from steincritic.models.rbm import GaussianBernoulliRBM
+from steincritic.models.rbm import PARAMETERS, GaussianBernoulliRBM
 from steincritic.rng import derive, generator
 from steincritic.shapes import Points
 from steincritic.training.checkpoint import StateFile, digest_of
@@ -97,9 +97,9 @@ def learn(
 def model_of(fit: FlowFit | MachineFit, learned: Mapping[str, Tensor]) -> InParts:
     """The model with these weights, on their device."""
     if isinstance(fit, MachineFit):
-        weights, visible_bias, hidden_bias = (learned[name] for name in _MACHINE)
-        machine = GaussianBernoulliRBM(weights, visible_bias, hidden_bias, sweeps=fit.sweeps)
-        return InParts(machine, torch.zeros_like(visible_bias), torch.ones_like(visible_bias))
+        machine = GaussianBernoulliRBM(*(learned[name] for name in PARAMETERS), sweeps=fit.sweeps)
+        bias = machine.visible_bias
+        return InParts(machine, torch.zeros_like(bias), torch.ones_like(bias))
     location, scale = learned["location"], learned["scale"]
     flow = _new_flow(fit, len(location), seed=0).to(location.device)
     own = {name.removeprefix(_FLOW): value for name, value in learned.items() if name.startswith(_FLOW)}
@@ -110,7 +110,6 @@ def model_of(fit: FlowFit | MachineFit, learned: Mapping[str, Tensor]) -> InPart
 
 
 _FLOW = "flow/"
-_MACHINE = ("weights", "visible_bias", "hidden_bias")
 
 
 def fit_flow(
@@ -158,7 +157,7 @@ def fit_machine(
         callbacks=callbacks,
     )
     fisher = learned.history["fisher_held_out"]
-    weights = {name: getattr(learned.model, name) for name in _MACHINE}
+    weights = {name: getattr(learned.model, name) for name in PARAMETERS}
     return weights, {"fisher_held_out": [float(fisher[0]), float(fisher[-1])]}
 
 

@@ -14,7 +14,7 @@ from steincritic.models.adapters.energy import EnergyModel
 from steincritic.models.base import SamplingModel
 from steincritic.models.langevin import LangevinModel
 from steincritic.models.perceptron_energy import PerceptronEnergy, first_weights, standard_score
-from steincritic.models.rbm import GaussianBernoulliRBM
+from steincritic.models.rbm import PARAMETERS, GaussianBernoulliRBM
 from steincritic.rng import generator
 from steincritic.shapes import Points
 
@@ -117,11 +117,7 @@ class MachineFamily:
 
     def __init__(self, model: GaussianBernoulliRBM) -> None:
         self.location, self.scale = torch.zeros(model.dim), torch.ones(model.dim)
-        self.start = {
-            "weights": model.weights,
-            "visible_bias": model.visible_bias,
-            "hidden_bias": model.hidden_bias,
-        }
+        self.start = {name: getattr(model, name) for name in PARAMETERS}
         self._sweeps = model.sweeps
         self.settings = f"machine, {self._sweeps} sweeps"
 

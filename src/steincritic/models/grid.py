@@ -84,9 +84,9 @@ class GridModel:
         return torch.cat(kept).to(self.low.dtype)
 
     @property
-    def edge(self) -> float:
-        """How far the log-density at the edge of the box lies below its peak."""
-        return self._coarse.edge
+    def cuts(self) -> bool:
+        """Does the density reach beyond the box?"""
+        return self._coarse.edge < _EDGE
 
     @cached_property
     def _coarse(self) -> "_Grid":
@@ -94,10 +94,10 @@ class GridModel:
 
     @cached_property
     def _grid(self) -> "_Grid":
-        if self.edge < _EDGE:
+        if self.cuts:
             raise ModelError(
-                f"the box cuts the density: at its edge this is {self.edge:.1f} nats below the peak, and "
-                f"{_EDGE:g} are asked for; give a wider box"
+                f"the box cuts the density: at its edge this is {self._coarse.edge:.1f} nats below the peak, "
+                f"and {_EDGE:g} are asked for; give a wider box"
             )
         return _Grid.of(self.model, *self._coarse.support(), self.cells)
 

@@ -17,7 +17,6 @@ from steincritic.models.mixture import as_parameter
 from steincritic.shapes import PerPoint, Points
 
 _WIDE = (12.0, 48.0, 192.0)  # standard deviations of the base that a grid looks at, until one holds q
-_HELD = 12.0  # nats below the peak at its edge
 
 
 class PerceptronEnergy:
@@ -69,7 +68,7 @@ class PerceptronEnergy:
         for wide in _WIDE:
             reach = wide * self.spread * self.scale
             grid = GridModel(self, low=self.location - reach, high=self.location + reach)
-            if grid.edge > _HELD:
+            if not grid.cuts:
                 break
         return grid
 

@@ -10,6 +10,8 @@ from steincritic.models.mixture import as_parameter
 from steincritic.rng import generator
 from steincritic.shapes import PerPoint, Points
 
+PARAMETERS = ("weights", "visible_bias", "hidden_bias")  # of a machine, as files name them
+
 
 class GaussianBernoulliRBM:
     r"""$q(x) \propto \sum_{h = \pm 1} \exp(\tfrac12 x^\top B h + b^\top x + c^\top h - \tfrac12 |x|^2)$.

@@ -9,7 +9,7 @@ from torch import Tensor
 from steincritic.errors import FileFormatError, InputError
 from steincritic.files import read_tensors, write_tensors
 from steincritic.models.perceptron_energy import PerceptronEnergy
-from steincritic.models.rbm import GaussianBernoulliRBM
+from steincritic.models.rbm import PARAMETERS, GaussianBernoulliRBM
 
 _FORMAT = "steincritic-model-1"
 SavedModel = GaussianBernoulliRBM | PerceptronEnergy
@@ -19,7 +19,7 @@ def save_model(model: Any, path: str | Path) -> None:
     """Write a machine or a perceptron energy; `load_saved` and `--model FILE` read it back."""
     if isinstance(model, GaussianBernoulliRBM):
         about: dict[str, Any] = {"kind": "rbm", "sweeps": model.sweeps}
-        tensors = {name: getattr(model, name) for name in _MACHINE}
+        tensors = {name: getattr(model, name) for name in PARAMETERS}
     elif isinstance(model, PerceptronEnergy):
         about = {"kind": "mlp", "spread": model.spread}
         tensors = model.weights | {"location": model.location, "scale": model.scale}
@@ -41,11 +41,8 @@ def load_saved(path: str | Path) -> SavedModel:
         raise FileFormatError(f"{path} is a damaged model file: {error}") from None
 
 
-_MACHINE = ("weights", "visible_bias", "hidden_bias")
-
-
 def _machine(tensors: dict[str, Tensor], about: dict[str, Any]) -> GaussianBernoulliRBM:
-    return GaussianBernoulliRBM(*(tensors[name] for name in _MACHINE), sweeps=about["sweeps"])
+    return GaussianBernoulliRBM(*(tensors[name] for name in PARAMETERS), sweeps=about["sweeps"])
 
 
 def _perceptron(tensors: dict[str, Tensor], about: dict[str, Any]) -> PerceptronEnergy:

@@ -6,14 +6,7 @@ import numpy as np
 
 from steincritic.errors import InputError
 from steincritic.models.adapters.jax import JaxDensity, key, to_torch
-from steincritic.models.adapters.outside import (
-    check_draw_shapes,
-    check_mapped,
-    check_names,
-    element_names,
-    flat_draws,
-    require,
-)
+from steincritic.models.adapters.outside import check_mapped, element_names, named_draws, require
 from steincritic.shapes import Points
 
 
@@ -51,13 +44,11 @@ class NumPyroPosterior(JaxDensity):
         util = require("numpyro.infer.util", extra="numpyro")
         ravel_pytree = require("jax.flatten_util", extra="jax").ravel_pytree
         jax = require("jax", extra="jax")
-        arrays = flat_draws(draws)
-        check_names(arrays, sorted(self._shapes))
-        check_draw_shapes(arrays, self._own_shapes)
-        given = {name: jax.numpy.asarray(arrays[name]) for name in self._shapes}
+        arrays = named_draws(draws, self._own_shapes)
+        given = {name: jax.numpy.asarray(array) for name, array in arrays.items()}
         points = jax.vmap(lambda point: ravel_pytree(util.unconstrain_fn(*self._call, point))[0])(given)
         found = to_torch(points)
-        check_mapped({name: arrays[name] for name in self._shapes}, found, self.names)
+        check_mapped(arrays, found, self.names)
         return found
 
     def constrain(self, x: Points) -> dict[str, np.ndarray]:

@@ -55,14 +55,17 @@ def check_names(draws: dict[str, np.ndarray], names: list[str]) -> int:
     return next(iter(counts.values()))
 
 
-def check_draw_shapes(draws: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...]]) -> None:
-    """Arrays of one draw a row, of the parameters' own shapes."""
+def named_draws(draws: Any, shapes: dict[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
+    """Draws of these parameters and no others, as many of each, in the parameters' own shapes."""
+    arrays = flat_draws(draws)
+    check_names(arrays, list(shapes))
     for name, shape in shapes.items():
-        found = draws[name].shape[1:]
+        found = arrays[name].shape[1:]
         if found != shape:
             wanted = ", ".join(map(str, ("n", *shape)))
             chains = "; flatten its chains into one axis" if found[1:] == shape else ""
-            raise InputError(f"draws of {name} must have shape ({wanted}), got {draws[name].shape}{chains}")
+            raise InputError(f"draws of {name} must have shape ({wanted}), got {arrays[name].shape}{chains}")
+    return {name: arrays[name] for name in shapes}
 
 
 def check_mapped(draws: dict[str, np.ndarray], points: Points, names: list[str]) -> None:

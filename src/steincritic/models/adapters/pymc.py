@@ -7,15 +7,7 @@ import numpy as np
 import torch
 
 from steincritic.errors import InputError
-from steincritic.models.adapters.outside import (
-    by_numpy,
-    check_draw_shapes,
-    check_mapped,
-    check_names,
-    element_names,
-    flat_draws,
-    require,
-)
+from steincritic.models.adapters.outside import by_numpy, check_mapped, element_names, named_draws, require
 from steincritic.shapes import PerPoint, Points
 
 
@@ -76,14 +68,11 @@ class PyMCPosterior:
 
     def unconstrain(self, draws: Any) -> Points:
         """Draws of the parameters, from `pymc.sample` or a mapping of arrays (n, ...), as points (n, dim)."""
-        arrays = flat_draws(draws)
-        names = [parameter.name for parameter in self._model.free_RVs]
-        n = check_names(arrays, names)
-        check_draw_shapes(arrays, self._own_shapes)
-        rows = [self._transforms(*(arrays[name][i] for name in names)) for i in range(n)]
+        arrays = named_draws(draws, self._own_shapes)  # in the order of free_RVs
+        rows = [self._transforms(*point) for point in zip(*arrays.values(), strict=True)]
         points = np.array([np.concatenate([np.ravel(value) for value in row]) for row in rows])
-        found = torch.as_tensor(points.astype(np.float64).reshape(n, self.dim))
-        check_mapped({name: arrays[name] for name in names}, found, self.names)
+        found = torch.as_tensor(points.astype(np.float64).reshape(len(rows), self.dim))
+        check_mapped(arrays, found, self.names)
         return found
 
 
