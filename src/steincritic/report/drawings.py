@@ -32,7 +32,7 @@ def null_histogram(diagnosis: Diagnosis) -> str:
         ax.hist(values, bins=min(40, max(8, len(values) // 4)), color=MODEL, label="under the model")
         ax.axvline(test.statistic, color=ALARM, linewidth=2, label="these data")
         ax.set(xlabel="test statistic", yticks=[])
-        ax.legend(loc="best")
+        ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)  # clear of the line
     return _svg(figure, "null")
 
 
