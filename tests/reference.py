@@ -25,7 +25,7 @@ def jacobian_trace(field: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 
 
 def twisted_field(x: Tensor) -> Tensor:
-    """Smooth and bounded, and every coordinate depends on its neighbour too."""
+    """Smooth and bounded, and every coordinate depends on its neighbor too."""
     return torch.tanh(x + 0.5 * x.roll(1, dims=-1))
 
 

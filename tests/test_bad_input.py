@@ -204,7 +204,7 @@ SETTINGS = {
         fit_of(network=nn.Sequential(small_module(2, seed=0), nn.Dropout(0.5))),
         "holds Dropout",
     ),
-    "batch normalisation": (fit_of(network=nn.BatchNorm1d(2)), "module holds BatchNorm1d"),
+    "batch normalization": (fit_of(network=nn.BatchNorm1d(2)), "module holds BatchNorm1d"),
     "module of another width": (fit_of(network=small_module(3, seed=0)), r"module must map \(n, 2\)"),
     "module without parameters": (fit_of(network=nn.Tanh()), "module has no parameters"),
     "unknown probes": (lambda: Probes(kind="sobol"), "kind must be one of"),

@@ -1,4 +1,4 @@
-"""Counter streams: good numbers, and nobody's neighbours matter."""
+"""Counter streams: good numbers, and nobody's neighbors matter."""
 
 import math
 
@@ -14,7 +14,7 @@ STREAMS = Streams.from_seeds([1, 2, 3])
 N = 20_000
 
 
-def centred_uniforms(streams, purpose, step):
+def centered_uniforms(streams, purpose, step):
     return streams.bits(purpose, step, N).double() / 2**63  # (e, N) in [-1, 1)
 
 
@@ -50,7 +50,7 @@ def test_generators_of_one_name_agree_and_of_two_names_do_not():
     assert torch.equal(draws[0], draws[1]) and not torch.equal(draws[0], draws[2])
 
 
-def test_the_stream_of_a_member_does_not_depend_on_its_neighbours():
+def test_the_stream_of_a_member_does_not_depend_on_its_neighbors():
     alone, others = Streams.from_seeds([2]), Streams.from_seeds([9, 2, 4, 4])
     for step in (0, 5):
         for draw in (
@@ -74,8 +74,8 @@ def test_each_bit_is_fair():
             assert abs(z_of_mean(member, 0.5)) < Z_MAX, place
 
 
-def test_neighbouring_numbers_and_bits_are_uncorrelated():
-    u = centred_uniforms(STREAMS, Purpose.PROBE, 0)
+def test_neighboring_numbers_and_bits_are_uncorrelated():
+    u = centered_uniforms(STREAMS, Purpose.PROBE, 0)
     for lag in (1, 2, 3):
         assert all(abs(z_of_mean(row[lag:] * row[:-lag])) < Z_MAX for row in u)
     bits = STREAMS.bits(Purpose.PROBE, 0, N)[0]
@@ -94,7 +94,7 @@ def test_neighbouring_numbers_and_bits_are_uncorrelated():
     ],
 )
 def test_purposes_and_steps_are_uncorrelated(one, other):
-    u, v = centred_uniforms(STREAMS, *one), centred_uniforms(STREAMS, *other)
+    u, v = centered_uniforms(STREAMS, *one), centered_uniforms(STREAMS, *other)
     for lag in (0, 1):
         assert all(abs(z_of_mean(a[lag:] * b[: N - lag])) < Z_MAX for a, b in zip(u, v, strict=True))
     assert abs(z_of_mean((u * u)[0], 1 / 3)) < Z_MAX  # uniform on [-1, 1): mean square 1/3
@@ -102,7 +102,7 @@ def test_purposes_and_steps_are_uncorrelated(one, other):
 
 
 def test_members_are_uncorrelated():
-    u = centred_uniforms(Streams.from_seeds(range(6)), Purpose.PROBE, 0)
+    u = centered_uniforms(Streams.from_seeds(range(6)), Purpose.PROBE, 0)
     for i in range(6):
         assert all(abs(z_of_mean(u[i] * u[j])) < Z_MAX for j in range(i))
 

@@ -59,7 +59,7 @@ def test_exact_methods_keep_their_level_with_critics_of_full_size(method, config
     assert trials.uniformity() > 1e-4
 
 
-def test_the_studentised_z_does_not_keep_its_level_on_skewed_witnesses():
+def test_the_studentized_z_does_not_keep_its_level_on_skewed_witnesses():
     """The control: at n = 20 the size of z is far above five per cent, and the measurement shows it."""
     config = sc.Split(draws=199, threshold="z")
     trials = sc.calibrate("split", null_model("skewed-1d"), 20, 600, config=config, seed=1)

@@ -1,4 +1,4 @@
-"""The command line at a terminal, as a person sees it: progress, colours, width, Ctrl-C."""
+"""The command line at a terminal, as a person sees it: progress, colors, width, Ctrl-C."""
 
 import json
 import os
@@ -26,7 +26,7 @@ PATIENCE = 120.0  # seconds, on a busy machine
 # The terminal becomes the process's own, so that Ctrl-C reaches it as it would from a keyboard.
 RUN = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); from steincritic.cli import main; main()"
 ESCAPE = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])")
-COLOURS = re.compile(r"\x1b\[[0-9;]*\b(3[0-8]|4[0-8]|9[0-7])[0-9;]*m")
+COLORS = re.compile(r"\x1b\[[0-9;]*\b(3[0-8]|4[0-8]|9[0-7])[0-9;]*m")
 MODELS = """
 from steincritic.models import GaussianMixture
 
@@ -140,7 +140,7 @@ def test_a_terminal_shows_progress_and_wipes_it_away(rejected):
     assert rejected.raw.count("\x1b[?25l") == rejected.raw.count("\x1b[?25h") > 0  # so is the cursor shown
 
 
-def test_a_terminal_shows_the_verdict_in_its_width_and_in_colour(rejected, place):
+def test_a_terminal_shows_the_verdict_in_its_width_and_in_color(rejected, place):
     assert rejected.code == 1
     assert "The data do not look like draws from the model" in rejected.text
     assert max(map(cell_len, rejected.lines)) <= WIDTH
@@ -151,7 +151,7 @@ def test_a_terminal_shows_the_verdict_in_its_width_and_in_colour(rejected, place
         assert f"seen/{name}" in rejected.text
 
 
-def test_a_pipe_shows_neither_progress_nor_colour_and_says_the_same(rejected):
+def test_a_pipe_shows_neither_progress_nor_color_and_says_the_same(rejected):
     done = piped(f"check wrong.npy {KSD}")
     assert done.returncode == 1 and done.stderr == ""
     assert "\x1b" not in done.stdout and "epochs" not in done.stdout and "\r" not in done.stdout
@@ -159,10 +159,10 @@ def test_a_pipe_shows_neither_progress_nor_colour_and_says_the_same(rejected):
     assert done.stdout.startswith(panel) and "For the report pass --out DIR." in done.stdout
 
 
-def test_a_narrow_terminal_without_colour(place):
+def test_a_narrow_terminal_without_color(place):
     shown = terminal(f"check good.npy {KSD}", width=50, NO_COLOR="1")
     assert shown.code == 0 and "Nothing here speaks against the model" in shown.text
-    assert not COLOURS.search(shown.raw)
+    assert not COLORS.search(shown.raw)
     assert max(map(cell_len, shown.lines)) <= 50
     assert {line[-1] for line in shown.lines if line.startswith("│")} == {"│"}
 

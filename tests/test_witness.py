@@ -62,7 +62,7 @@ def test_the_frame_is_the_models_location_and_scale(critic):
     assert bool(((critic.frame.scale - sd).abs() < Z_MAX * sd / (2 * draws) ** 0.5).all())
 
 
-def test_standardised_training_does_not_see_the_units():
+def test_standardized_training_does_not_see_the_units():
     moved = GaussianMixture(WIDE.means * 7 - 1, WIDE.covariances * 49)
     one, other = fit(), fit(moved, X * 7 - 1)
     # both frames come from the same standard normal draws, so all differs by rounding, enlarged by Adam

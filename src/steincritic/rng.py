@@ -90,7 +90,7 @@ def _shift_right(z: Tensor, by: int) -> Tensor:
 
 
 def _mix(z: Tensor) -> Tensor:
-    """The finaliser of splitmix64 [steele2014]; int64 products wrap as wanted."""
+    """The finalizer of splitmix64 [steele2014]; int64 products wrap as wanted."""
     z = (z ^ _shift_right(z, 30)) * _MIX_1
     z = (z ^ _shift_right(z, 27)) * _MIX_2
     return z ^ _shift_right(z, 31)

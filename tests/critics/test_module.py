@@ -105,7 +105,7 @@ def test_the_users_module_is_copied():
     assert all(torch.equal(p, b) for p, b in zip(module.parameters(), before, strict=True))
 
 
-def test_layer_normalisation_is_fine():
+def test_layer_normalization_is_fine():
     module = seeded(
         lambda: nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.SiLU(), nn.Linear(4, 3)), seed=0
     )

@@ -69,9 +69,9 @@ def test_a_file_that_is_not_there_is_said_to_be_missing(tmp_path):
 @given(level=st.integers(0, 255), seed=st.integers(0, 1000))
 def test_the_transform_is_undone_up_to_the_noise(level, seed):
     x = to_logits(torch.full((8,), level), levels=256, generator=generator(seed))
-    grey = 256 * from_logits(x)
+    gray = 256 * from_logits(x)
     # the noise lies within the level; rounding of the sigmoid and its edge, 1e-9 in levels
-    assert x.isfinite().all() and bool(((grey > level - 1e-6) & (grey < level + 1 + 1e-6)).all())
+    assert x.isfinite().all() and bool(((gray > level - 1e-6) & (gray < level + 1 + 1e-6)).all())
 
 
 @pytest.mark.parametrize("levels", [256, 17])
@@ -189,7 +189,7 @@ def test_mnist_itself_where_it_is():
 
 def test_one_image_is_a_set_of_one_and_no_class_is_a_mistake():
     digits = small_digits()
-    assert repr(digits) == "Digits(1797 images of 8 x 8 in 17 grey levels)"
+    assert repr(digits) == "Digits(1797 images of 8 x 8 in 17 gray levels)"
     assert digits[3].pixels.shape == digits[-1].pixels.shape == (1, 8, 8)
     assert torch.equal(digits[-1].labels, digits.labels[-1:])
     with pytest.raises(InputError, match="name the classes"):

@@ -74,7 +74,7 @@ def test_a_frame_is_a_change_of_variables():
     covariances = Q.covariances / frame.scale[:, None] / frame.scale
     in_frame = GaussianMixture((Q.means - frame.location) / frame.scale, covariances)
     torch.testing.assert_close(y.score, in_frame.score(y.x), rtol=1e-10, atol=1e-10)  # rounding
-    # the standardised sample has mean 0 and standard deviation 1 up to rounding
+    # the standardized sample has mean 0 and standard deviation 1 up to rounding
     torch.testing.assert_close(y.x.mean(0), torch.zeros(2).double(), rtol=0, atol=1e-12)
     torch.testing.assert_close(y.x.std(0), torch.ones(2).double(), rtol=1e-12, atol=0)
 

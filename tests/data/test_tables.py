@@ -250,8 +250,8 @@ def test_a_header_that_promises_what_no_machine_holds_is_refused(tmp_path):
 
 @needs_pyarrow
 def test_columns_of_parquet_that_are_no_numbers_are_named(tmp_path):
-    path = save_parquet(tmp_path / "x.parquet", a=[1.0], colour=["red"], flag=[True])
-    assert "in columns colour (string, such as 'red'), flag (bool, such as 'True')" in refusal(path)
+    path = save_parquet(tmp_path / "x.parquet", a=[1.0], color=["red"], flag=[True])
+    assert "in columns color (string, such as 'red'), flag (bool, such as 'True')" in refusal(path)
     assert "it has no rows" in refusal(save_parquet(tmp_path / "y.parquet", a=np.empty(0)))
 
 

@@ -290,7 +290,7 @@ BAD = {
         r"models\[1\] \(q2\): x has 2 columns but the model has 1",
     ),
     "level": (lambda: quick([P, P], level=2), "level must lie in"),
-    "units": (lambda: quick([P, P], units="metres"), "units must be one of data, spread"),
+    "units": (lambda: quick([P, P], units="meters"), "units must be one of data, spread"),
     "test": (lambda: quick([P, P], test="magic"), "testing q1: method must be one of auto"),
 }
 BAD_MODELS = {

@@ -272,11 +272,11 @@ def test_a_row_has_one_score(name):
     assert words in detail(checkup, "rows by themselves")
 
 
-NORMALISED = network(nn.BatchNorm1d(16))
+NORMALIZED = network(nn.BatchNorm1d(16))
 
 
-def test_batch_normalisation_in_training_mode_is_told_in_its_own_words():
-    checkup = examine(NORMALISED, x=X)
+def test_batch_normalization_in_training_mode_is_told_in_its_own_words():
+    checkup = examine(NORMALIZED, x=X)
     assert found(checkup) == {"shape": "failed"} and "Expected more than 1 value" in detail(checkup, "shape")
 
 

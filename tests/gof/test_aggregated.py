@@ -103,7 +103,7 @@ def test_result_says_which_kernel_was_strongest(threshold):
     assert torch.equal(again.null_distribution, result.null_distribution)
 
 
-def test_fresh_runs_are_standardised_alike():
+def test_fresh_runs_are_standardized_alike():
     """The maximum over one kernel alone orders runs as that kernel's own test does."""
     x = data(seed=1)
     one = ksdagg_test(q, x, config=KsdAgg(threshold="fresh", kernels=(RBF(),), draws=59))

@@ -114,7 +114,7 @@ def test_every_row_is_tested_and_none_by_a_critic_that_was_trained_on_it(folds, 
     assert torch.equal(test.score, -test.x) and torch.equal(train.score, -train.x)
 
 
-# The statistic: a soft maximum of three standardised members.
+# The statistic: a soft maximum of three standardized members.
 
 
 @given(seed=st.integers(0, 10**6), runs=st.integers(5, 30))
@@ -136,7 +136,7 @@ def test_units_and_origin_of_a_member_do_not_matter(name, seed, factor, shift):
     assert torch.equal(moved.statistic().argsort(), values.statistic().argsort())
 
 
-def test_standardising_over_other_runs_treats_each_run_on_its_own():
+def test_standardizing_over_other_runs_treats_each_run_on_its_own():
     values, scale = random_panel(6, seed=10), random_panel(25, seed=20)
     together = values.statistic(scale)
     alone = torch.cat([values[k : k + 1].statistic(scale) for k in range(6)])
@@ -264,7 +264,7 @@ def test_a_statistic_that_no_run_reaches_uses_all_draws():
     far = Panel(*(torch.full(shape, 9.0, dtype=torch.float64) for shape in ((1, 2), (1, 2), (1,))))
     statistic, others = _ranked(far, null, 199, replace(TINY, stop_early=5))
     assert len(others) == 199 and float(others.max()) < statistic
-    assert null.next == 199 + 49  # a quarter of the draws standardise and are not ranked
+    assert null.next == 199 + 49  # a quarter of the draws standardize and are not ranked
 
 
 def test_null_runs_are_what_an_observed_dataset_would_be():

@@ -27,7 +27,7 @@ def data(n=40, *, seed, stretch=1.0):
         Fssd(choice="random", draws=19, threshold="fresh", locations=3),
         Fssd(steps=3, draws=19, threshold="fresh", locations=2),
     ],
-    ids=["random spectrum", "optimised spectrum", "random fresh", "optimised fresh"],
+    ids=["random spectrum", "optimized spectrum", "random fresh", "optimized fresh"],
 )
 def test_level_and_power(config):
     rejections = sum(fssd_test(q, data(seed=k), seed=k, config=config).rejected for k in range(400))
@@ -36,19 +36,19 @@ def test_level_and_power(config):
     assert all(result.rejected for result in stretched)
 
 
-def test_optimised_places_find_more_than_random_ones():
+def test_optimized_places_find_more_than_random_ones():
     pair = mixture(2)
     rates = {}
-    for choice in ("random", "optimised"):
+    for choice in ("random", "optimized"):
         config = Fssd(choice=choice, steps=60, draws=199)
         runs = [
             fssd_test(pair.model, pair.data.sample(300, seed=k), seed=k, config=config) for k in range(40)
         ]
         rates[choice] = sum(run.rejected for run in runs) / 40
-    assert rates["optimised"] > rates["random"] + 0.1  # 0.52 and 0.20 in 100 runs
+    assert rates["optimized"] > rates["random"] + 0.1  # 0.52 and 0.20 in 100 runs
 
 
-@pytest.mark.parametrize("choice", ["random", "optimised"])
+@pytest.mark.parametrize("choice", ["random", "optimized"])
 def test_statistic_is_fssd_at_the_places_that_the_result_names(choice):
     config = Fssd(choice=choice, steps=5, draws=39)
     x = data(50, seed=1)
@@ -66,7 +66,7 @@ def test_statistic_is_fssd_at_the_places_that_the_result_names(choice):
     assert again.to_dict() == result.to_dict()
 
 
-def test_optimised_places_stay_in_the_box_of_the_data():
+def test_optimized_places_stay_in_the_box_of_the_data():
     x = data(100, seed=1)
     result = fssd_test(q, x, config=Fssd(steps=50, learning_rate=1.0))
     locations = torch.tensor(result.settings["found"]["locations"], dtype=torch.float64)
@@ -87,7 +87,7 @@ def test_weighted_chi_square_has_its_moments():
     [
         (lambda: fssd_test(q, torch.ones(20, 2)), InputError, "median distance between points is zero"),
         (lambda: fssd_test(q, torch.ones(1, 2)), InputError, "at least 2 points"),
-        (lambda: fssd_test(q, data(4, seed=0)), InputError, "too few to optimise"),
+        (lambda: fssd_test(q, data(4, seed=0)), InputError, "too few to optimize"),
         (lambda: fssd_test(q, data(seed=0), config=Fssd(draws=5)), InputError, "at least 19"),
         (
             lambda: fssd_test((q.score, None), data(seed=0), config=Fssd(threshold="fresh", steps=1)),

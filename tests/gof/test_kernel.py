@@ -32,7 +32,7 @@ def test_level_and_power(config):
 
 
 def test_sign_chain_holds_the_level_of_dependent_rows_where_free_signs_do_not():
-    """A stationary chain with law N(0, 1) and correlation 0.8 between neighbours."""
+    """A stationary chain with law N(0, 1) and correlation 0.8 between neighbors."""
     normal = GaussianMixture([[0.0]])
     rejections = {0.5: 0, 0.05: 0}
     for run in range(60):

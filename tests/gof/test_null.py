@@ -71,10 +71,10 @@ def fresh_nulls(critics, *, seed):
     ]
 
 
-def pooled_nulls(critics, *, seed, size, centred):
+def pooled_nulls(critics, *, seed, size, centered):
     values = critics.witness(model_points(len(critics), TESTED * size, seed=seed))
     source = generator(seed, "bootstrap")
-    return [pooled_bootstrap(row, TESTED, draws=DRAWS, generator=source, centred=centred) for row in values]
+    return [pooled_bootstrap(row, TESTED, draws=DRAWS, generator=source, centered=centered) for row in values]
 
 
 def test_fresh_draws_keep_the_level(critics):
@@ -82,16 +82,16 @@ def test_fresh_draws_keep_the_level(critics):
     assert FEWEST <= count <= MOST
 
 
-def test_a_centred_pool_keeps_the_level(critics):
-    nulls = pooled_nulls(critics, seed=4, size=50, centred=True)
+def test_a_centered_pool_keeps_the_level(critics):
+    nulls = pooled_nulls(critics, seed=4, size=50, centered=True)
     assert FEWEST <= rejections(observed_means(critics, seed=3), nulls) <= MOST
 
 
-def test_a_small_pool_that_is_not_centred_does_not_keep_the_level(critics):
+def test_a_small_pool_that_is_not_centered_does_not_keep_the_level(critics):
     """The negative control: a pool of n draws adds its own error, so the true level is 12 %."""
     counts = [
         rejections(
-            observed_means(critics, seed=10 + k), pooled_nulls(critics, seed=20 + k, size=1, centred=False)
+            observed_means(critics, seed=10 + k), pooled_nulls(critics, seed=20 + k, size=1, centered=False)
         )
         for k in range(5)
     ]
@@ -103,7 +103,7 @@ def test_a_clear_alternative_is_rejected():
     critics = train(shift=1.0, seed=5)
     observed = observed_means(critics, seed=6, shift=1.0)
     assert rejections(observed, fresh_nulls(critics, seed=7)) > 0.9 * REPETITIONS
-    assert rejections(observed, pooled_nulls(critics, seed=8, size=50, centred=True)) > 0.9 * REPETITIONS
+    assert rejections(observed, pooled_nulls(critics, seed=8, size=50, centered=True)) > 0.9 * REPETITIONS
 
 
 def test_fresh_draws_are_means_of_whole_sets(monkeypatch):
@@ -121,15 +121,15 @@ def test_fresh_draws_are_means_of_whole_sets(monkeypatch):
 
 def test_a_bootstrap_has_the_pools_mean_or_zero_and_its_variance():
     pool = Q.sample(400, seed=0)[:, 0] + 3.0
-    for centred, mean in ((False, float(pool.mean())), (True, 0.0)):
-        means = pooled_bootstrap(pool, 25, draws=20_000, generator=generator(0), centred=centred)
+    for centered, mean in ((False, float(pool.mean())), (True, 0.0)):
+        means = pooled_bootstrap(pool, 25, draws=20_000, generator=generator(0), centered=centered)
         assert abs(z_of_mean(means, mean)) < Z_MAX
         assert abs(z_of_mean((means - mean) ** 2, float(pool.var(correction=0)) / 25)) < Z_MAX
 
 
 def test_a_bootstrap_in_parts_has_as_many_draws(monkeypatch):
     monkeypatch.setattr(null, "_GATHERED", 10)
-    means = pooled_bootstrap(torch.ones(5), 5, draws=7, generator=generator(0), centred=False)
+    means = pooled_bootstrap(torch.ones(5), 5, draws=7, generator=generator(0), centered=False)
     assert torch.equal(means, torch.ones(7))
 
 

@@ -21,7 +21,7 @@ from steincritic.gof.null import (
     normal_quantiles,
     permutation,
     pooled_bootstrap,
-    studentised,
+    studentized,
 )
 from steincritic.gof.thresholds import (
     FRESH_NUMBERS,
@@ -98,10 +98,10 @@ def test_z_misses_its_level_on_few_points_of_a_left_skewed_witness():
     assert rejections("z", 20) > MOST  # about 59: the size is near 15 %
 
 
-def test_a_pool_that_is_small_and_not_centred_misses_its_level():
+def test_a_pool_that_is_small_and_not_centered_misses_its_level():
     def rejected(seed):
         pool = witness_of_model_draws(20, 10**7 + seed)
-        null = pooled_bootstrap(pool, 20, draws=99, generator=generator(seed), centred=False)
+        null = pooled_bootstrap(pool, 20, draws=99, generator=generator(seed), centered=False)
         return pvalue(witness_of_model_draws(20, seed).mean(), null) <= LEVEL
 
     assert sum(map(rejected, range(RUNS))) > MOST  # 1 - Phi(1.645 / sqrt 2) is 12 %
@@ -161,10 +161,10 @@ def test_bootstrap_t_of_two_points_stays_finite():
     assert bool(null.isfinite().all())
 
 
-def test_studentised_z_has_normal_pvalues():
+def test_studentized_z_has_normal_pvalues():
     null = normal_quantiles(1999)
     assert pvalue(1.6449, null) == pytest.approx(0.05, abs=2 / 2000)
-    assert float(studentised(torch.tensor([1.0, 2.0, 3.0]))) == pytest.approx(2 * 3**0.5)
+    assert float(studentized(torch.tensor([1.0, 2.0, 3.0]))) == pytest.approx(2 * 3**0.5)
 
 
 def test_edgeworth_size_agrees_with_simulation():

@@ -90,8 +90,8 @@ def test_bad_requests_are_refused_in_one_line(call, message):
     assert "\n" not in str(caught.value)
 
 
-def test_without_a_sampler_every_dataset_is_standardised_by_itself():
-    """One trial is the test of its dataset; neighbours change nothing, nor do unequal halves."""
+def test_without_a_sampler_every_dataset_is_standardized_by_itself():
+    """One trial is the test of its dataset; neighbors change nothing, nor do unequal halves."""
     q = PairModel(lambda x: -x / 4)
     x = 2 * torch.randn(3, 40, 2, generator=generator(0, "x")) + torch.tensor([0.5, 0.0])
     config = sc.Split(train=0.7, draws=99, threshold="z", training=sc.Training(epochs=5))

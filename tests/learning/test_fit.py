@@ -48,7 +48,7 @@ def parameters(fitted):
 def test_the_mean_of_a_gaussian_is_learned():
     settings = replace(QUICK, steps=150, critic_steps=3, learning_rate=0.03, critic_learning_rate=0.01)
     found = -fit_energy(Location(), X, config=settings, seed=0).model.score(torch.zeros(1, 2).double())
-    # the minimiser is the rows' own mean, of standard error 0.03; three of them for the learning
+    # the minimizer is the rows' own mean, of standard error 0.03; three of them for the learning
     torch.testing.assert_close(-found[0], X.mean(0), rtol=0, atol=0.1)
 
 

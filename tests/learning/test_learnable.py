@@ -21,12 +21,12 @@ class Bowl(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.centre = nn.Parameter(torch.zeros(3, dtype=torch.float64))
+        self.center = nn.Parameter(torch.zeros(3, dtype=torch.float64))
         self.stiffness = nn.Parameter(torch.tensor(1.5, dtype=torch.float64))
         self.register_buffer("power", torch.tensor(2.0, dtype=torch.float64))
 
     def forward(self, x):
-        return (0.5 * self.stiffness * (x - self.centre).abs() ** self.power).sum(-1)
+        return (0.5 * self.stiffness * (x - self.center).abs() ** self.power).sum(-1)
 
 
 def shaken(family):

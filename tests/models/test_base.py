@@ -48,7 +48,7 @@ MODELS = {
     "torch mixture": as_model(
         td.MixtureSameFamily(td.Categorical(double([0.4, 0.6])), td.MultivariateNormal(MEANS, FULL))
     ),
-    "unnormalised log-density": LogDensity(lambda x: -(x**4).sum(-1) - (x[:, 0] * x[:, 1]) ** 2, dim=2),
+    "unnormalized log-density": LogDensity(lambda x: -(x**4).sum(-1) - (x[:, 0] * x[:, 1]) ** 2, dim=2),
     "energy network": as_model(seeded(Quartic, seed=3)),
 }
 MOMENTS = {  # mean and variance of each coordinate, from the definition

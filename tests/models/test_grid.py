@@ -12,7 +12,7 @@ from steincritic.models.grid import GridModel
 TRUTH = GaussianMixture(
     [[0.0, 0.0], [3.0, 1.0]], [[[0.04, 0.0], [0.0, 1.0]], [[1.0, 0.6], [0.6, 0.5]]], [0.3, 0.7]
 )
-SHIFTED = LogDensity(lambda x: TRUTH.log_prob(x) + 7.0, dim=2)  # no longer normalised
+SHIFTED = LogDensity(lambda x: TRUTH.log_prob(x) + 7.0, dim=2)  # no longer normalized
 BOX = {"low": [-30.0, -30.0], "high": [30.0, 40.0]}
 Z_MAX = 5.0  # standard errors
 
@@ -71,7 +71,7 @@ def test_a_density_too_sharp_for_its_cells_is_an_error_not_a_wrong_draw():
         GridModel(ridge, low=[-8.0], high=[8.0], cells=16).sample(20_000, seed=0)
 
 
-def test_the_density_is_normalised(grid):
+def test_the_density_is_normalized(grid):
     x = TRUTH.sample(100, seed=2)
     torch.testing.assert_close(grid.log_prob(x), TRUTH.log_prob(x), rtol=0, atol=1e-6)  # midpoint rule
     assert torch.equal(grid.score(x), SHIFTED.score(x))

@@ -66,12 +66,12 @@ def test_a_name_without_both_parts_is_refused(place):
         ("zzz", "$"),
     ],
 )
-def test_a_missing_attribute_is_told_with_its_neighbours(code, name, hint):
+def test_a_missing_attribute_is_told_with_its_neighbors(code, name, hint):
     with pytest.raises(InputError, match=rf"my_models\.py has no attribute '{name}'.*{hint}"):
         load_model(f"{code}:{name}")
 
 
-def test_a_missing_file_is_told_with_its_neighbours(code):
+def test_a_missing_file_is_told_with_its_neighbors(code):
     with pytest.raises(InputError, match=r"no such model file: .*my_model\.py; did you mean my_models\.py\?"):
         load_model(f"{code.with_name('my_model.py')}:normal")
     with pytest.raises(InputError, match=r"no such model file: .*zzz\.py$"):

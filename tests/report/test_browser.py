@@ -19,16 +19,16 @@ TEXT_CONTRAST, SHAPE_CONTRAST = 4.5, 3.0  # WCAG 2.2, 1.4.3 and 1.4.11, level AA
 # Contrast of every piece of text, and of the map's dots, with what is behind it.
 CONTRAST = """
 (() => {
-  const parse = (colour) => colour.match(/[\\d.]+/g).map(Number);
-  const light = (colour) => {
+  const parse = (color) => color.match(/[\\d.]+/g).map(Number);
+  const light = (color) => {
     const linear = (v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
-    const [r, g, b] = parse(colour).map((v) => linear(v / 255));
+    const [r, g, b] = parse(color).map((v) => linear(v / 255));
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };
   const behind = (element) => {
     for (let e = element; e; e = e.parentElement) {
-      const colour = getComputedStyle(e).backgroundColor;
-      if ((parse(colour)[3] ?? 1) > 0) return colour;
+      const color = getComputedStyle(e).backgroundColor;
+      if ((parse(color)[3] ?? 1) > 0) return color;
     }
     return "rgb(255, 255, 255)";
   };
@@ -40,10 +40,10 @@ CONTRAST = """
   for (const details of document.querySelectorAll("details")) details.open = true;
   const speaks = (e) => [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim());
   for (const e of document.body.querySelectorAll("*")) {
-    const style = getComputedStyle(e), colour = e instanceof SVGElement ? style.fill : style.color;
+    const style = getComputedStyle(e), color = e instanceof SVGElement ? style.fill : style.color;
     if (["SCRIPT", "STYLE"].includes(e.tagName) || !e.getClientRects().length) continue;
-    if (e.matches("#map circle")) shapes.push([ratio(colour, behind(e)), e.getAttribute("class")]);
-    else if (speaks(e)) texts.push([ratio(colour, behind(e)), e.tagName + ": " + e.textContent.slice(0, 40)]);
+    if (e.matches("#map circle")) shapes.push([ratio(color, behind(e)), e.getAttribute("class")]);
+    else if (speaks(e)) texts.push([ratio(color, behind(e)), e.tagName + ": " + e.textContent.slice(0, 40)]);
   }
   const least = (list) => list.reduce((a, b) => a[0] < b[0] ? a : b);
   return { texts: texts.length, text: least(texts), shape: least(shapes) };
@@ -150,14 +150,14 @@ def test_every_text_can_be_read_in_both_themes(browser, folder, name, dark):
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_the_button_turns_the_theme_and_follows_the_system_before(browser, folder, dark):
     browser.open(folder / "rejected.html", dark=dark)
-    colours, label = [browser.run(BACKGROUND)], "document.getElementById('theme').textContent"
+    colors, label = [browser.run(BACKGROUND)], "document.getElementById('theme').textContent"
     assert browser.run(label) == ("Light mode" if dark else "Dark mode")
     for _ in range(2):
         browser.click("document.getElementById('theme')")
-        colours.append(browser.run(BACKGROUND))
-    assert colours[0] == colours[2] != colours[1]
+        colors.append(browser.run(BACKGROUND))
+    assert colors[0] == colors[2] != colors[1]
     paper = ["rgb(20, 25, 31)", "rgb(253, 253, 251)"]
-    assert colours[:2] == (paper if dark else paper[::-1])
+    assert colors[:2] == (paper if dark else paper[::-1])
     if dark:
         browser.screenshot(SHOTS / "rejected-dark.png")
 

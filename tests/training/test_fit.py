@@ -210,7 +210,7 @@ def exploding(k, sets):
 
 
 @pytest.mark.parametrize("selection", ["last", "trajectory", "monitor"])
-def test_a_member_that_fails_leaves_its_neighbours_untouched(selection):
+def test_a_member_that_fails_leaves_its_neighbors_untouched(selection):
     sets = [data(20, dim=3, seed=k) for k in range(3)]
     training = settings(selection=selection)
     rest = {"network": NET, "training": training, "yardsticks": Yardsticks(validation=always(data(9, dim=3)))}

@@ -156,13 +156,13 @@ def _witness_csv(diagnosis: Diagnosis) -> str:
 
 
 def print_diagnosis(diagnosis: Diagnosis, *, title: str, files: list[Path], dropped: int = 0) -> None:
-    colour = "red" if diagnosis.rejected else "green"
+    color = "red" if diagnosis.rejected else "green"
     lines = [diagnosis.test.summary(), diagnosis.how_wrong]
     lines += [f"{k}. {sentence}" for k, sentence in enumerate(diagnosis.findings[:_FINDINGS], start=1)]
     if dropped:
         lines.append(f"{dropped} rows with NaN or infinite values were left out.")
     console = Console()
-    console.print(Panel(Text("\n".join(lines)), title=Text(title), border_style=colour, expand=False))
+    console.print(Panel(Text("\n".join(lines)), title=Text(title), border_style=color, expand=False))
     if files:
         console.print("Files:", *(str(file) for file in files), sep="\n  ", markup=False, highlight=False)
     else:

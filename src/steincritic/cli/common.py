@@ -84,5 +84,5 @@ def prepare(folder: Path) -> None:
 
 
 def print_verdict(result: GofResult, *, title: str) -> None:
-    colour = "red" if result.rejected else "green"
-    Console().print(Panel(Text(result.summary()), title=Text(title), border_style=colour, expand=False))
+    color = "red" if result.rejected else "green"
+    Console().print(Panel(Text(result.summary()), title=Text(title), border_style=color, expand=False))

@@ -58,7 +58,7 @@ def _mixture(n: int) -> tuple[ScoreModel, Cases, None]:
 
 
 def _digits() -> tuple[ScoreModel, Cases, tuple[int, int]]:
-    """Grey levels are whole numbers, so noise of one level makes them continuous."""
+    """Gray levels are whole numbers, so noise of one level makes them continuous."""
     try:
         from sklearn.datasets import load_digits
         from sklearn.mixture import GaussianMixture as Fitted

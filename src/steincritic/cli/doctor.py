@@ -41,8 +41,8 @@ class Doctor(Common):
 def _print(checkup: Checkup, *, title: str) -> None:
     table = Table("", "check", "found", title=Text(title))
     for finding in checkup.checks:
-        mark, colour = _MARKS[finding.status]
-        table.add_row(Text(mark, style=colour), Text(finding.name), Text(finding.detail))
+        mark, color = _MARKS[finding.status]
+        table.add_row(Text(mark, style=color), Text(finding.name), Text(finding.detail))
     console = Console()
     console.print(table)
     console.print(Text(checkup.summary().splitlines()[0]))

@@ -18,7 +18,7 @@ class ModuleNetwork:
     """Modules of one architecture, one a bank member; each maps (n, d) to (n, d).
 
     The modules are copied, never changed. They must compute every row on its own: dropout and batch
-    normalisation would make the divergence wrong, so they are refused.
+    normalization would make the divergence wrong, so they are refused.
     """
 
     def __init__(self, *modules: nn.Module) -> None:

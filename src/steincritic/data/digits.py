@@ -1,6 +1,6 @@
 """Handwritten digits as points: MNIST from its idx files, scikit-learn's 8 x 8 ones, the logit transform.
 
-Grey levels are whole numbers in a bounded range; a density on $R^d$ needs neither. So every level is
+Gray levels are whole numbers in a bounded range; a density on $R^d$ needs neither. So every level is
 spread over its own interval by uniform noise, and the unit interval is mapped to the line by the logit.
 """
 
@@ -64,7 +64,7 @@ _AGAIN = "remove it and fetch it again"
 
 @dataclass(frozen=True, eq=False)
 class Digits:
-    """Images of grey levels 0 to `levels` - 1, with what they show."""
+    """Images of gray levels 0 to `levels` - 1, with what they show."""
 
     pixels: Tensor  # (n, height, width) whole numbers
     labels: Tensor  # (n,)
@@ -75,7 +75,7 @@ class Digits:
 
     def __repr__(self) -> str:
         height, width = self.image_shape
-        return f"Digits({len(self)} images of {height} x {width} in {self.levels} grey levels)"
+        return f"Digits({len(self)} images of {height} x {width} in {self.levels} gray levels)"
 
     @property
     def image_shape(self) -> tuple[int, int]:
@@ -100,7 +100,7 @@ class Digits:
 
     def logits(self, *, seed: int) -> Points:
         """(n, height * width) points of the line, in single precision; the seed decides the noise."""
-        source = generator(seed, "dequantise")
+        source = generator(seed, "dequantize")
         parts = self.pixels.flatten(1).split(_ROWS)
         return torch.cat([to_logits(part, levels=self.levels, generator=source).float() for part in parts])
 
@@ -108,7 +108,7 @@ class Digits:
 def to_logits(pixels: Tensor, *, levels: int, generator: torch.Generator) -> Tensor:
     r"""$\mathrm{logit}(\epsilon + (1 - 2\epsilon) y)$ with $y = (\text{level} + u) / \text{levels}$.
 
-    u is uniform. With 256 levels y is x 255/256 + u/256 for grey values x in [0, 1].
+    u is uniform. With 256 levels y is x 255/256 + u/256 for gray values x in [0, 1].
     """
     noise = torch.rand(pixels.shape, generator=generator, dtype=torch.float64)
     y = (pixels.to(torch.float64) + noise) / levels
@@ -116,7 +116,7 @@ def to_logits(pixels: Tensor, *, levels: int, generator: torch.Generator) -> Ten
 
 
 def from_logits(x: Tensor) -> Tensor:
-    """Grey values in [0, 1]: `to_logits` undone up to the noise. Points far out are black or white."""
+    """Gray values in [0, 1]: `to_logits` undone up to the noise. Points far out are black or white."""
     y: Tensor = (torch.sigmoid(x) - _EDGE) / (1 - 2 * _EDGE)
     return y.clamp(0, 1)
 

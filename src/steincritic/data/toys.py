@@ -12,7 +12,7 @@ from torch import Tensor
 from steincritic.errors import check_choice
 from steincritic.models.mixture import GaussianMixture
 
-_APART = 0.7  # standard deviations between neighbours on a curve: its density then ripples by less than 1e-17
+_APART = 0.7  # standard deviations between neighbors on a curve: its density then ripples by less than 1e-17
 
 
 def mixture_of_five() -> GaussianMixture:

@@ -73,7 +73,7 @@ class Comparison:
 
     @property
     def ranking(self) -> tuple[tuple[str, ...], ...]:
-        """Groups of names, nearest first; neighbours in a group cannot be told apart."""
+        """Groups of names, nearest first; neighbors in a group cannot be told apart."""
         upper = self.intervals[1]
         groups = [[self._order[0]]]
         for before, after in pairwise(self._order):
@@ -120,7 +120,7 @@ class Comparison:
         return f"Nearest to the data first: {'; then '.join(parts)}."
 
     def _group_words(self, group: Sequence[str]) -> str:
-        """The names, and which of them can be told apart although their neighbours cannot."""
+        """The names, and which of them can be told apart although their neighbors cannot."""
         apart = [f"{a} is nearer than {b}" for a, b, *_ in self._told_apart() if {a, b} <= set(group)]
         return _listed(group, "and") + (f", though {_listed(apart, 'and')}" if apart else "")
 

@@ -15,7 +15,7 @@ _DRAWS = 999
 
 @dataclass(frozen=True)
 class Coordinate:
-    """One coordinate, or a block of neighbours where there are more than 64."""
+    """One coordinate, or a block of neighbors where there are more than 64."""
 
     name: str
     first: int  # column
@@ -72,11 +72,11 @@ def _largest_under_null(reference: Tensor, n: int, source: torch.Generator) -> T
         normal = torch.randn(_DRAWS, reference.shape[1], generator=source, dtype=torch.float64)
         drawn: Tensor = normal * roots.sqrt() @ vectors.T
         return drawn.amax(1)
-    centred = reference - reference.mean(0)
+    centered = reference - reference.mean(0)
     largest = []
     for _ in range(_DRAWS):
-        rows = torch.randint(len(centred), (n,), generator=source)
-        largest.append(_ratios(centred[rows]).amax())
+        rows = torch.randint(len(centered), (n,), generator=source)
+        largest.append(_ratios(centered[rows]).amax())
     return torch.stack(largest)
 
 

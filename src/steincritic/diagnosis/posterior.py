@@ -52,7 +52,7 @@ class Mixing:
         if self.kept < _FEW:
             found.append(
                 f"Only {self.kept} draws are left that hardly depend on each other; with fewer than {_FEW} "
-                "a test sees gross errors alone. Run the chains longer, or reparametrise."
+                "a test sees gross errors alone. Run the chains longer, or reparametrize."
             )
         if self.rhat > _APART + _RHAT_NOISE / self.draws:
             found.append(
@@ -150,8 +150,8 @@ def _thinning(trace: Tensor) -> int:
 
     Squares, for chains that alternate around the mean can have spreads that move slowly.
     """
-    centred = trace - trace.mean((0, 1))
-    correlation = autocorrelations(torch.cat([centred, centred.square()], -1)).abs().amax(-1)
+    centered = trace - trace.mean((0, 1))
+    correlation = autocorrelations(torch.cat([centered, centered.square()], -1)).abs().amax(-1)
     bound = max(_GONE, _NOISE / (trace.shape[0] * trace.shape[1]) ** 0.5)
     gone = (correlation[:-1] < bound) & (correlation[1:] < bound)
     return max(1, int(gone.nonzero()[0])) if bool(gone.any()) else len(correlation)

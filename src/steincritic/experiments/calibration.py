@@ -162,7 +162,7 @@ def _naive_crossfit(model: GaussianMixture, n: int, job: CalibrationJob, seed: i
     config = CrossFit(folds=2, training=training, look=1 if job.tiny else 5)
     parts: list[Tensor] = []
     for x in _datasets(model, n, job.runs, seed).split(_TOGETHER):
-        train, test = fold_sets(_standardised(model, x, seed), config.folds)
+        train, test = fold_sets(_standardized(model, x, seed), config.folds)
         fitted = _fit(train, replace(Split(), training=training), derive(seed, "fit", len(parts)))
         values = fitted.witness(test)
         values = values.view(len(x), -1) / values.view(len(x), config.folds, -1).std(-1).mean(
@@ -175,20 +175,20 @@ def _naive_crossfit(model: GaussianMixture, n: int, job: CalibrationJob, seed: i
     return Trials(method=job.method, n=n, pvalues=pvalues, draws=10**9)
 
 
-def _uncentred_pool(model: GaussianMixture, n: int, job: CalibrationJob, seed: int) -> Trials:
+def _uncentered_pool(model: GaussianMixture, n: int, job: CalibrationJob, seed: int) -> Trials:
     """The released code's threshold: a pool of three times n, its own error ignored."""
     config = Split(training=Training(epochs=6) if job.tiny else Training())
     trained, tested = split_sizes(n, config)
     draws, pvalues = 199, []
     for k, x in enumerate(_datasets(model, n, job.runs, seed).split(_TOGETHER)):
-        points = _standardised(model, x, seed)
+        points = _standardized(model, x, seed)
         fitted = _fit(points[:trained], config, derive(seed, "fit", k))
         values = fitted.witness(points[trained:]).mean(-1)
         for t, observed in enumerate(values):
             drawn = sample_points(model, 3 * tested, seed=derive(seed, "pool", k, t), like=x)
             pool = fitted[t : t + 1].witness(_frame(model, seed).enter(drawn))[0]
             source = generator(seed, "bootstrap", k, t, device=pool.device)
-            null = pooled_bootstrap(pool, tested, draws=draws, generator=source, centred=False)
+            null = pooled_bootstrap(pool, tested, draws=draws, generator=source, centered=False)
             pvalues.append((int((null >= observed).sum()) + 1) / (draws + 1))
     return Trials(method=job.method, n=n, pvalues=torch.tensor(pvalues, dtype=torch.float64), draws=draws)
 
@@ -201,7 +201,7 @@ def _frame(model: GaussianMixture, seed: int) -> Frame:
     return Frame.of(model.sample(2000, seed=derive(seed, "frame")))
 
 
-def _standardised(model: GaussianMixture, x: Tensor, seed: int) -> ScoredPoints:
+def _standardized(model: GaussianMixture, x: Tensor, seed: int) -> ScoredPoints:
     return _frame(model, seed).enter(ScoredPoints(x, model.score(x)))
 
 
@@ -215,7 +215,7 @@ def _fit(points: ScoredPoints, config: Split, seed: int) -> FittedBank:
     )
 
 
-_CONTROLS = {"naive cross-fit": _naive_crossfit, "pool of 3n, not centred": _uncentred_pool}
+_CONTROLS = {"naive cross-fit": _naive_crossfit, "pool of 3n, not centred": _uncentered_pool}
 
 CALIBRATION = Experiment(
     "calibration",

@@ -36,7 +36,7 @@ class FlowFit:
     steps: int = 3000
     batch_size: int = 512
     learning_rate: float = 1e-3
-    copies: int = 4  # of the images, each with its own noise between grey levels
+    copies: int = 4  # of the images, each with its own noise between gray levels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,16 +124,16 @@ def fit_flow(
     x = torch.cat([train.logits(seed=derive(seed, "noise", k)) for k in range(fit.copies)]).to(device)
     location, scale = x.mean(0), x.std(0)
     flow = _new_flow(fit, x.shape[1], seed=seed).to(device)
-    optimiser = torch.optim.Adam(flow.parameters(), lr=fit.learning_rate)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, fit.steps)
+    optimizer = torch.optim.Adam(flow.parameters(), lr=fit.learning_rate)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, fit.steps)
     source = generator(seed, "batches", device=device)
     for step in range(1, fit.steps + 1):
         rows = torch.randint(len(x), (fit.batch_size,), generator=source, device=device)
         loss = -flow().log_prob((x[rows] - location) / scale).mean()
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(flow.parameters(), 10.0)
-        optimiser.step()
+        optimizer.step()
         schedule.step()
         if step % 100 == 0:
             for call in callbacks:
@@ -176,7 +176,7 @@ def _new_flow(fit: FlowFit, dim: int, *, seed: int) -> Any:
 
 
 def _bits(flow: Any, digits: Digits, location: Tensor, scale: Tensor, seed: int) -> float:
-    """Bits a pixel: what the flow takes for an image of whole grey levels, at most."""
+    """Bits a pixel: what the flow takes for an image of whole gray levels, at most."""
     x = digits.logits(seed=derive(seed, "bits")).to(location)
     with torch.no_grad():
         parts = [flow().log_prob((part - location) / scale) for part in x.split(_ROWS)]

@@ -20,7 +20,7 @@ from steincritic.rng import derive, generator
 from steincritic.shapes import Points
 
 DIGITS, OWN = "digits", "the model's own draws"
-TEST_NOISE = "test noise"  # between grey levels of the tested digits
+TEST_NOISE = "test noise"  # between gray levels of the tested digits
 
 
 @dataclass(frozen=True, kw_only=True)

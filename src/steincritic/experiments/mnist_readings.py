@@ -53,7 +53,7 @@ def mean_test(
     """
     source = generator(seed, "test", device=values.device)
     n, pool = len(values), pool.double()
-    null = pooled_bootstrap(pool, n, draws=draws, generator=source, centred=False)
+    null = pooled_bootstrap(pool, n, draws=draws, generator=source, centered=False)
     statistic = values.double().mean()
     exact = permutation(values, pool, draws=draws, generator=source)
     again = torch.randint(len(judged), (_RESAMPLED, n), generator=source, device=values.device)
@@ -94,9 +94,9 @@ def _images(x: Points, values: PerPoint, foreign: Tensor, rows: Tensor) -> list[
 
 
 def as_pixels(x: Points) -> list[str]:
-    """Grey values of each image from black 00 to white ff, two hexadecimal digits a pixel."""
-    grey = (255 * from_logits(x.double())).round().to("cpu", torch.uint8).numpy()
-    return [bytes(row).hex() for row in grey]
+    """Gray values of each image from black 00 to white ff, two hexadecimal digits a pixel."""
+    gray = (255 * from_logits(x.double())).round().to("cpu", torch.uint8).numpy()
+    return [bytes(row).hex() for row in gray]
 
 
 def embedding(
@@ -111,9 +111,9 @@ def embedding(
     except ImportError:
         return None
     points = x.double().cpu().numpy()
-    centred = points - points.mean(0)
-    _, axes = np.linalg.eigh(centred.T @ centred)
-    reduced = centred @ axes[:, -_AXES:]
+    centered = points - points.mean(0)
+    _, axes = np.linalg.eigh(centered.T @ centered)
+    reduced = centered @ axes[:, -_AXES:]
     perplexity = min(30.0, len(x) / 4)
     flat = TSNE(perplexity=perplexity, init="pca", random_state=seed % 2**32).fit_transform(reduced)
     low, high = flat.min(0), flat.max(0)

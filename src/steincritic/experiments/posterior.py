@@ -27,7 +27,7 @@ from steincritic.shapes import Points
 from steincritic.training.fit import Training
 
 EXACT, MOMENTS, VI = "exact draws", "independent normals", "mean-field VI"
-NUTS, RAW, CENTRED = "NUTS, thinned", "NUTS, not thinned", "NUTS, centred, thinned"
+NUTS, RAW, CENTERED = "NUTS, thinned", "NUTS, not thinned", "NUTS, centred, thinned"
 TELLING = {"eight schools": ("log tau",), "collinear regression": ("beta[1]", "beta[2]")}
 _PAIRS = {"eight schools": ("mu", "log tau"), "collinear regression": ("beta[1]", "beta[2]")}
 _CHAINS = 4
@@ -45,7 +45,7 @@ class PosteriorChecks:
     independent: tuple[str, ...] = (EXACT, VI)
     sizes: tuple[int, ...] = (200, 400, 800)
     trials: int = 100
-    chained: tuple[tuple[str, int], ...] = ((NUTS, 100), (RAW, 100), (CENTRED, 20))  # and groups
+    chained: tuple[tuple[str, int], ...] = ((NUTS, 100), (RAW, 100), (CENTERED, 20))  # and groups
     strict: tuple[str, ...] = (EXACT, NUTS, RAW)
     strict_trials: int = 20
     warmup: int = 500
@@ -66,7 +66,7 @@ def run(config: PosteriorChecks, context: Context) -> Outcome:
         seed = derive(context.seed, name)
         results["rows"] += _independent_rows(name, q, config, seed)
         for source, groups in config.chained:
-            if source != CENTRED or name == "eight schools":
+            if source != CENTERED or name == "eight schools":
                 rows, mixing = _chained_rows(name, q, source, groups, config, seed)
                 results["rows"] += rows
                 results["mixing"].setdefault(name, {})[source] = mixing
@@ -91,7 +91,7 @@ def _independent_rows(name: str, q: Posterior, config: PosteriorChecks, seed: in
 def _chained_rows(
     name: str, q: Posterior, source: str, groups: int, config: PosteriorChecks, seed: int
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    drawn = posterior_draws.nuts_centred if source == CENTRED else posterior_draws.nuts
+    drawn = posterior_draws.nuts_centered if source == CENTERED else posterior_draws.nuts
     chains = drawn(name, chains=_CHAINS * groups, warmup=config.warmup, draws=config.draws, seed=seed)
     sets = chains.view(groups, _CHAINS, config.draws, -1)
     if source == RAW:

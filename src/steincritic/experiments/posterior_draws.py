@@ -18,7 +18,7 @@ _VI_RATE = 0.01  # falls to a hundredth
 
 
 def eight_schools(effects: Any, errors: Any) -> None:
-    """The non-centred form: school effects are mu + tau theta_base."""
+    """The non-centered form: school effects are mu + tau theta_base."""
     numpyro, dist = _numpyro()
     mu = numpyro.sample("mu", dist.Normal(0, PRIOR))
     tau = numpyro.sample("tau", dist.HalfCauchy(PRIOR))
@@ -27,8 +27,8 @@ def eight_schools(effects: Any, errors: Any) -> None:
         numpyro.sample("effect", dist.Normal(mu + tau * base, errors), obs=effects)
 
 
-def eight_schools_centred(effects: Any, errors: Any) -> None:
-    """The centred form, whose posterior has a narrow neck at small tau."""
+def eight_schools_centered(effects: Any, errors: Any) -> None:
+    """The centered form, whose posterior has a narrow neck at small tau."""
     numpyro, dist = _numpyro()
     mu = numpyro.sample("mu", dist.Normal(0, PRIOR))
     tau = numpyro.sample("tau", dist.HalfCauchy(PRIOR))
@@ -70,11 +70,11 @@ def nuts(name: str, *, chains: int, warmup: int, draws: int, seed: int) -> Tenso
     return _by_chain(_run_nuts(program(name), chains, warmup, draws, seed), q)
 
 
-def nuts_centred(name: str, *, chains: int, warmup: int, draws: int, seed: int) -> Tensor:
-    """The same of the centred program, in the coordinates of the other: theta_base = (theta - mu) / tau."""
+def nuts_centered(name: str, *, chains: int, warmup: int, draws: int, seed: int) -> Tensor:
+    """The same of the centered program, in the coordinates of the other: theta_base = (theta - mu) / tau."""
     q = posterior(name)
-    centred = (eight_schools_centred, program(name)[1])
-    samples = _run_nuts(centred, chains, warmup, draws, seed)
+    centered = (eight_schools_centered, program(name)[1])
+    samples = _run_nuts(centered, chains, warmup, draws, seed)
     mu, tau, theta = (np.asarray(samples[part]) for part in ("mu", "tau", "theta"))
     base = (theta - mu[..., None]) / tau[..., None]
     return _by_chain({"mu": mu, "tau": tau, "theta_base": base}, q)

@@ -24,7 +24,7 @@ _GRID = (-25.0, 12.0, 40_001)  # of the logarithm of the scale
 class EightSchools(LogDensity):
     """mu ~ N(0, 5), tau ~ half-Cauchy(5), theta_base ~ N(0, 1), effect ~ N(mu + tau theta_base, error).
 
-    Coordinates: mu, log tau, theta_base (the non-centred form).
+    Coordinates: mu, log tau, theta_base (the non-centered form).
     """
 
     names = ("mu", "log tau", *(f"theta_base[{j}]" for j in range(8)))

@@ -69,7 +69,7 @@ def ksdagg_test(
     the largest u such that "some $p_k \le u$" happens in a share of at most the level of the second
     set, by bisection; comparing the observed minimum with those of the second set is the solution.
 
-    "fresh": each kernel's statistic is standardised over the observed and the null datasets
+    "fresh": each kernel's statistic is standardized over the observed and the null datasets
     together, and the statistic is the largest over kernels. All datasets are treated alike, so the
     level is exact.
 
@@ -109,7 +109,7 @@ def _wild(model: Any, points: ScoredPoints, config: KsdAgg, seed: int) -> tuple[
 def _evidence(values: Tensor, reference: Tensor) -> Tensor:
     """-log10 of each value's p-value among the reference draws of its kernel, (k, b) to (k, b).
 
-    Ranks are interpolated between neighbouring draws, and go on beyond the largest in units of the
+    Ranks are interpolated between neighboring draws, and go on beyond the largest in units of the
     draws' spread: whole ranks would tie in the tail, where tests are decided.
     """
     count = reference.shape[-1]

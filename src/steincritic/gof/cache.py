@@ -84,7 +84,7 @@ def usual_folder() -> Path | None:
 
 
 def fingerprint(model: SamplingModel, n: int, like: Tensor, settings: Mapping[str, Any]) -> str:
-    """A hash of the model's behaviour, the size of the data and the settings."""
+    """A hash of the model's behavior, the size of the data and the settings."""
     draws = sample_points(model, min(max(n, _FEWEST_DRAWS), _MOST_DRAWS), seed=0, like=like)
     about = (_FORMAT, package_version("steincritic"), n, str(like.dtype), like.device.type, settings)
     digest = hashlib.sha256(repr(about).encode())

@@ -1,7 +1,7 @@
 """Every point tested: cross-fitted critics, with the null by rerunning the whole pipeline on model draws.
 
 The panel of statistics (`gof/panel.py`) of the observed data stands beside those of B datasets of n
-model draws; everything is standardised over the B + 1 runs alike. So under the model the B + 1 values
+model draws; everything is standardized over the B + 1 runs alike. So under the model the B + 1 values
 are exchangeable and the rank of the observed one is an exact p-value, whatever training does inside.
 """
 

@@ -34,12 +34,12 @@ class Fssd:
     """The test of [jitkrittum2017].
 
     Args:
-        kernel: RBF or IMQ; its scale is where an optimisation begins.
+        kernel: RBF or IMQ; its scale is where an optimization begins.
         locations: J, the number of places.
         choice: "random", drawn from a Gaussian fitted to the data, all of which are tested; or
-            "optimised", where locations and scale climb the power criterion on a training part and
+            "optimized", where locations and scale climb the power criterion on a training part and
             the rest is tested.
-        train: share of the data to optimise on.
+        train: share of the data to optimize on.
         steps: of Adam.
         learning_rate: of Adam, in standard deviations of the data.
         threshold: "spectrum", the weighted chi-square limit (approximate), or "fresh" draws of the
@@ -49,7 +49,7 @@ class Fssd:
 
     kernel: Kernel = MEDIAN_RBF
     locations: int = 5
-    choice: str = "optimised"
+    choice: str = "optimized"
     train: float = 0.2
     steps: int = 100
     learning_rate: float = 0.05
@@ -57,13 +57,13 @@ class Fssd:
     draws: int = 999
 
     def __post_init__(self) -> None:
-        check_choice(self.choice, name="choice", choices=("random", "optimised"))
+        check_choice(self.choice, name="choice", choices=("random", "optimized"))
         check_choice(self.threshold, name="threshold", choices=("spectrum", "fresh"))
         for name in ("locations", "steps", "draws"):
             check_count(getattr(self, name), name=name)
         check_positive(self.learning_rate, name="learning_rate")
         if not 0 < self.train < 1:
-            raise InputError(f"train is the share of points to optimise on, in (0, 1): got {self.train}")
+            raise InputError(f"train is the share of points to optimize on, in (0, 1): got {self.train}")
 
 
 def fssd_test(
@@ -150,22 +150,22 @@ def _random(points: ScoredPoints, config: Fssd, seed: int) -> tuple[ScoredPoints
     return points, choose
 
 
-def _optimised(points: ScoredPoints, config: Fssd, seed: int) -> tuple[ScoredPoints, Choice]:
+def _optimized(points: ScoredPoints, config: Fssd, seed: int) -> tuple[ScoredPoints, Choice]:
     """A part is tested, at places that depend on the other part alone."""
     trained = round(config.train * len(points))
     if min(trained, len(points) - trained) < _LEAST_POINTS:
         raise InputError(
-            f"x has {len(points)} points, too few to optimise on a share of {config.train:g} and test the "
+            f"x has {len(points)} points, too few to optimize on a share of {config.train:g} and test the "
             f"rest with at least {_LEAST_POINTS} points each; use choice='random'"
         )
     train, test = points.split([trained, len(points) - trained], seed=derive(seed, "split"))
     (squared_scale,) = squared_scales([config.kernel], train.x)
     start = gaussian_locations(train.x, _normals(trained, config, seed))
-    places = optimise_places(train, config, (start, squared_scale.to(train.x)))
+    places = optimize_places(train, config, (start, squared_scale.to(train.x)))
     return test, lambda datasets: places
 
 
-def optimise_places(points: ScoredPoints, config: Fssd, start: Places) -> Places:
+def optimize_places(points: ScoredPoints, config: Fssd, start: Places) -> Places:
     """Gradient ascent of the power criterion; locations stay in the box of the data."""
     spread = points.x.std(0)
     spread = torch.where(spread > 0, spread, torch.ones_like(spread))
@@ -196,5 +196,5 @@ def _normals(n: int, config: Fssd, seed: int) -> Tensor:
 
 _CHOICES: dict[str, Callable[[ScoredPoints, Fssd, int], tuple[ScoredPoints, Choice]]] = {
     "random": _random,
-    "optimised": _optimised,
+    "optimized": _optimized,
 }

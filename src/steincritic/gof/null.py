@@ -1,7 +1,7 @@
 """Null distributions: what the statistic would be if the data came from the model.
 
 Each function takes witness values and returns null draws of one statistic: the mean witness of n
-points, its distance from the mean over a pool of model draws, or its studentised form.
+points, its distance from the mean over a pool of model draws, or its studentized form.
 """
 
 import math
@@ -34,18 +34,18 @@ def fresh_monte_carlo(draw_witness: Callable[[int, int], PerPoint], n: int, *, d
 
 
 def pooled_bootstrap(
-    pool: PerPoint, n: int, *, draws: int, generator: torch.Generator, centred: bool = True
+    pool: PerPoint, n: int, *, draws: int, generator: torch.Generator, centered: bool = True
 ) -> NullDraws:
     """Means of n values drawn with replacement from a pool, [repasky2023] section 5.1.1.
 
-    The pool's own mean is known to be zero under the model; `centred` subtracts it. Left in, the pool's
+    The pool's own mean is known to be zero under the model; `centered` subtracts it. Left in, the pool's
     error adds to the test's: at a pool of r n draws and level 5 % the true level is
     1 - Phi(1.645 / sqrt(1 + 1/r)), that is 7.7 % at r = 3. Approximate either way.
     """
     check_count(draws, name="draws")
     if len(pool) < n:
         raise InputError(f"the pool must hold at least n = {n} model draws, got {len(pool)}")
-    values = pool - pool.mean() if centred else pool
+    values = pool - pool.mean() if centered else pool
     means = []
     for start in range(0, draws, rows := max(1, _GATHERED // n)):
         shape = (min(rows, draws - start), n)
@@ -66,24 +66,24 @@ def permutation(values: PerPoint, pool: PerPoint, *, draws: int, generator: torc
     are too: exact for any n and m, whether or not Stein's identity holds or the score is right. With
     m = r n the statistic's variance is 1 + 1/r times that of the mean alone.
 
-    With the values centred on their common mean, the gap is $(1/n + 1/m) \sum w$ over the tested ones.
+    With the values centered on their common mean, the gap is $(1/n + 1/m) \sum w$ over the tested ones.
     """
     check_count(draws, name="draws")
     n, m = len(values), len(pool)
     joined = torch.cat([values, pool]).to(torch.float64)
-    centred = joined - joined.mean()
+    centered = joined - joined.mean()
     size, sign = (n, 1) if n <= m else (m, -1)  # the smaller part is drawn, the other is the rest
     sums, rows = [], max(1, _SORTED // size)
     for start in range(0, draws, rows):
         index = _random_subsets(n + m, size, min(rows, draws - start), generator)
-        sums.append(centred[index].sum(-1))
+        sums.append(centered[index].sum(-1))
     null = torch.cat(sums) * (sign * (1 / n + 1 / m))
     observed = mean_gap(values, pool)
     tied = (null - observed).abs() <= _TIE * joined.abs().max()
     return torch.where(tied, observed, null)
 
 
-def studentised(values: PerPoint) -> Tensor:
+def studentized(values: PerPoint) -> Tensor:
     r"""$t = \bar w \sqrt n / s$."""
     values = values.to(torch.float64)
     return values.mean() * math.sqrt(len(values)) / values.std()

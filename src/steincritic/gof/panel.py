@@ -47,7 +47,7 @@ class CrossFit:
         early, late: looks up to this share of the epochs make the sparse member, looks from that share
             on the dense one.
         stop_early: give up once so many null statistics reached the observed one (Besag and Clifford
-            1991); the p-value stays valid. The standardisation then comes from a quarter of the draws,
+            1991); the p-value stays valid. The standardization then comes from a quarter of the draws,
             which are not ranked.
         memory_gib: bound on the memory of the critics that are trained at a time.
         cache: keep null runs on disk and use them again; a folder, or True for the usual one.
@@ -85,7 +85,7 @@ class CrossFit:
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """The raw statistics of r datasets, before any standardisation."""
+    """The raw statistics of r datasets, before any standardization."""
 
     early: Tensor  # (r, k) shares of the witness, early in training
     late: Tensor  # (r, k)
@@ -101,16 +101,16 @@ class Panel:
         return len(self.kernel)
 
     def statistic(self, scale: "Panel | None" = None) -> Tensor:
-        """(r,): a soft maximum of the standardised members.
+        """(r,): a soft maximum of the standardized members.
 
-        Standardised over the r datasets themselves, or over others where a scale is given.
+        Standardized over the r datasets themselves, or over others where a scale is given.
         """
         scale = scale or self
         members = []
         for name, shrink in (("early", _largest), ("late", _length), ("kernel", _itself)):
             own, others = getattr(self, name), getattr(scale, name)
-            shares, reference = _standardised(own, others), _standardised(others, others)
-            members.append(_standardised(shrink(shares), shrink(reference)))
+            shares, reference = _standardized(own, others), _standardized(others, others)
+            members.append(_standardized(shrink(shares), shrink(reference)))
         return torch.logsumexp(_SHARPNESS * torch.stack(members), dim=0) / _SHARPNESS
 
 
@@ -129,7 +129,7 @@ def _itself(value: Tensor) -> Tensor:
     return value
 
 
-def _standardised(values: Tensor, reference: Tensor) -> Tensor:
+def _standardized(values: Tensor, reference: Tensor) -> Tensor:
     mean, sd = reference.mean(0), reference.std(0)
     varies = sd > 1e-12 * mean.abs()  # beyond rounding
     return (values - mean) / torch.where(varies, sd, torch.ones_like(sd))
@@ -140,7 +140,7 @@ def join_all(parts: Sequence[Panel]) -> Panel:
 
 
 def panel(datasets: ScoredPoints, seeds: Sequence[int], config: CrossFit) -> Panel:
-    """The statistics of (r, n, d) standardised datasets: a pure function of each dataset and its seed."""
+    """The statistics of (r, n, d) standardized datasets: a pure function of each dataset and its seed."""
     parts = []
     runs, n, d = datasets.x.shape
     for rows in chunks(runs, n, d, config):

@@ -37,9 +37,9 @@ class Rate:
         """
         z = NormalDist().inv_cdf(0.5 + confidence / 2)
         n, p = self.trials, self.value
-        centre = (p + z * z / (2 * n)) / (1 + z * z / n)
+        center = (p + z * z / (2 * n)) / (1 + z * z / n)
         half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-        return max(0.0, centre - half), min(1.0, centre + half)
+        return max(0.0, center - half), min(1.0, center + half)
 
     def __add__(self, other: "Rate") -> "Rate":
         return Rate(self.rejections + other.rejections, self.trials + other.trials)
@@ -54,7 +54,7 @@ class SplitPower:
         runs: tests a critic, each on fresh data and with its own bootstrap.
         draws: null draws a test.
         pool: model draws, in multiples of n, shared by the tests of one critic.
-        threshold: "pooled" bootstrap (centred), or "fresh" Monte Carlo shared by the tests of a critic.
+        threshold: "pooled" bootstrap (centered), or "fresh" Monte Carlo shared by the tests of a critic.
         probe: estimate the divergence with one Gaussian probe a point, as the paper does in the test
             itself; exact otherwise.
     """

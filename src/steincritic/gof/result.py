@@ -85,9 +85,9 @@ class GofResult:
         return "\n".join([*lines, *self.notes])
 
     def _repr_html_(self) -> str:
-        colour = "#c0392b" if self.rejected else "#2e7d4f"
+        color = "#c0392b" if self.rejected else "#2e7d4f"
         sentences = "<br>".join(escape(line) for line in self.summary().splitlines())
-        return f'<div style="border-left: 4px solid {colour}; padding-left: 0.8em">{sentences}</div>'
+        return f'<div style="border-left: 4px solid {color}; padding-left: 0.8em">{sentences}</div>'
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""

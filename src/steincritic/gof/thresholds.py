@@ -29,7 +29,7 @@ from steincritic.gof.null import (
     normal_quantiles,
     permutation,
     pooled_bootstrap,
-    studentised,
+    studentized,
 )
 from steincritic.models.base import SamplingModel, ScoreModel
 from steincritic.rng import derive, generator
@@ -148,7 +148,7 @@ def dependence(model: Any, x: Points, values: PerPoint) -> tuple[str, ...]:
 
 
 def edgeworth_size(skewness: float, n: int, level: float) -> float:
-    r"""Size of the studentised z-test to first order, $\alpha - \gamma (2 z^2 + 1) \varphi(z) / (6 \sqrt n)$.
+    r"""Size of the studentized z-test to first order, $\alpha - \gamma (2 z^2 + 1) \varphi(z) / (6 \sqrt n)$.
 
     With a witness skewed to the left, γ < 0, the spread is found too small just when the mean is large,
     and the size exceeds the level.
@@ -177,10 +177,10 @@ def _pooled(values: PerPoint, draw: ModelWitness, request: Request) -> Null:
             f"The pool holds {request.pool} model draws a tested point, and its own error is not counted: "
             f'take at least {_LEAST_POOL}, or threshold "permutation", which is exact for any pool.'
         )
-    if abs(float(studentised(pool))) > _FAR:
+    if abs(float(studentized(pool))) > _FAR:
         doubts.append(
-            f"The mean witness of the model's own draws is {float(studentised(pool)):.1f} standard errors "
-            "from zero, so score and sampler disagree, and centring the pool hides it: use threshold "
+            f"The mean witness of the model's own draws is {float(studentized(pool)):.1f} standard errors "
+            "from zero, so score and sampler disagree, and centering the pool hides it: use threshold "
             '"permutation".'
         )
     source = generator(request.seed, "bootstrap", device=pool.device)
@@ -198,7 +198,7 @@ def _bootstrap_t(values: PerPoint, draw: ModelWitness, request: Request) -> Null
         )
     source = generator(request.seed, "bootstrap", device=values.device)
     null = bootstrap_t(values, draws=request.draws, generator=source)
-    return _null(studentised(values), null, doubts=doubts)
+    return _null(studentized(values), null, doubts=doubts)
 
 
 def _normal(values: PerPoint, draw: ModelWitness, request: Request) -> Null:
@@ -210,7 +210,7 @@ def _normal(values: PerPoint, draw: ModelWitness, request: Request) -> Null:
             f"The witness is skewed: at n = {len(values)} the z-test of level {request.level:g} has size "
             f'near {size:.2g}. Use threshold "bootstrap-t", or one that draws from the model.'
         )
-    return _null(studentised(values), normal_quantiles(request.draws), doubts=doubts)
+    return _null(studentized(values), normal_quantiles(request.draws), doubts=doubts)
 
 
 def _null(
@@ -243,14 +243,14 @@ def _effective_size(model: Any, x: Points) -> float:
 
 
 def _skewness(values: PerPoint) -> float:
-    centred = values - values.mean()
-    return float(centred.pow(3).mean() / centred.pow(2).mean() ** 1.5)
+    centered = values - values.mean()
+    return float(centered.pow(3).mean() / centered.pow(2).mean() ** 1.5)
 
 
 def _lag_correlation(values: PerPoint) -> float:
-    centred = values - values.mean()
-    square = float(centred.pow(2).sum())
-    return float((centred[1:] * centred[:-1]).sum()) / square if square > 0 else 0.0
+    centered = values - values.mean()
+    square = float(centered.pow(2).sum())
+    return float((centered[1:] * centered[:-1]).sum()) / square if square > 0 else 0.0
 
 
 def _check_spread(values: PerPoint) -> None:

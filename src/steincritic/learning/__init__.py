@@ -1,4 +1,4 @@
-"""Fitting an energy model by minimising its Stein discrepancy."""
+"""Fitting an energy model by minimizing its Stein discrepancy."""
 
 from steincritic.learning.fit import FittedEnergy, check_rows, fit_energy
 from steincritic.learning.learnable import EnergyMLP, Learnable, as_learnable, first_machine

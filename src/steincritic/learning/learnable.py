@@ -92,7 +92,7 @@ def first_machine(x: Points, hidden: int, *, seed: int, sweeps: int = 2000) -> G
 
 
 class PerceptronFamily:
-    """`PerceptronEnergy`, learned in its own standardised coordinates."""
+    """`PerceptronEnergy`, learned in its own standardized coordinates."""
 
     recordable = True
 

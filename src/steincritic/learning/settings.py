@@ -69,7 +69,7 @@ class Learning:
         check_choice(self.dtype, name="dtype", choices=("float32", "float64"))
 
 
-# found good for an EnergyMLP: its coordinates are standardised, so the same rates serve many data
+# found good for an EnergyMLP: its coordinates are standardized, so the same rates serve many data
 FOR_PERCEPTRONS = Learning(
     steps=1200,
     learning_rate=3e-3,

@@ -42,7 +42,7 @@ def as_model(obj: Any) -> ScoreModel:
     Accepted: an object with `score(x)` (and, for exact tests, `sample(n, seed=0)`); a
     `torch.distributions.Distribution`; a pair `(score, sample)` of callables, or `(score, None)`;
     an energy `nn.Module` E(x) with q ∝ exp(-E), or a module with `log_prob(x)`; a callable log-density,
-    normalised or not; flows of zuko and normflows; mixtures and kernel densities of scikit-learn; frozen
+    normalized or not; flows of zuko and normflows; mixtures and kernel densities of scikit-learn; frozen
     distributions of scipy.stats; a log-density that went through `jax.jit`; NumPyro distributions;
     models of PyMC and PyStan; an OpenMM context. What no class tells (a NumPyro model, a diffusion net)
     has its own name in `models.adapters`.

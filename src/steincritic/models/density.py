@@ -17,7 +17,7 @@ _FALL = 0.1  # of the log-density between the two; a power of 0.01 of the distan
 
 
 class LogDensity:
-    """A log-density, normalised or not, whose score is taken by automatic differentiation."""
+    """A log-density, normalized or not, whose score is taken by automatic differentiation."""
 
     def __init__(self, log_prob: Callable[[Tensor], Tensor], *, dim: int | None = None) -> None:
         self._log_prob = log_prob

@@ -22,7 +22,7 @@ _ROWS = 2**16  # points asked at a time
 
 
 class GridModel:
-    r"""A model of one or two dimensions with exact draws and a normalised density.
+    r"""A model of one or two dimensions with exact draws and a normalized density.
 
     The box is first looked at coarsely and cut to where the density is. Each cell then has an envelope, above
     the largest of its nine (or three) lattice values by half of their spread, enough for a log-density that
@@ -31,7 +31,7 @@ class GridModel:
     envelope. A box that cuts the density, and cells that are too few for it, are refused.
 
     Args:
-        model: a density, normalised or not, or whatever `as_model` makes one of.
+        model: a density, normalized or not, or whatever `as_model` makes one of.
         low, high: corners of a box that holds the density, (d,) each.
         cells: number a side; fine enough that the log-density bends little within a cell.
     """
@@ -57,14 +57,14 @@ class GridModel:
         return self.model.score(x)
 
     def log_prob(self, x: Points) -> PerPoint:
-        """Normalised by the sum over the cells; the density outside of the box is not cut off."""
-        centres, corners = self._grid.log_sums()
-        if not abs(centres - corners) < _SUMS:
+        """Normalized by the sum over the cells; the density outside of the box is not cut off."""
+        centers, corners = self._grid.log_sums()
+        if not abs(centers - corners) < _SUMS:
             raise ModelError(
-                f"sums of the density over centres and corners of the cells differ by a factor of "
-                f"{(centres - corners).abs().exp():.3g}: {self._too_few}"
+                f"sums of the density over centers and corners of the cells differ by a factor of "
+                f"{(centers - corners).abs().exp():.3g}: {self._too_few}"
             )
-        return self.model.log_prob(x) - centres.to(x)
+        return self.model.log_prob(x) - centers.to(x)
 
     def sample(self, n: int, *, seed: int = 0) -> Points:
         check_count(n, name="n")
@@ -127,7 +127,7 @@ class _Grid:
     low: Tensor  # (d,)
     size: Tensor  # (d,) of one cell
     shape: tuple[int, ...]
-    centre: Tensor  # (cells,) log-density
+    center: Tensor  # (cells,) log-density
     corners: Tensor  # (cells + 1, ...) log-density
     envelope: Tensor  # (cells,) log of a bound on the density within
     cumulative: Tensor  # (cells,) of the envelope's mass
@@ -136,7 +136,7 @@ class _Grid:
     def of(cls, model: DensityModel, low: Tensor, high: Tensor, cells: int) -> "_Grid":
         shape = (cells,) * len(low)
         size = (high - low) / cells
-        # a lattice of half cells: corners, middles of edges and centres of the cells
+        # a lattice of half cells: corners, middles of edges and centers of the cells
         lattice = _lattice(low, size / 2, tuple(2 * k + 1 for k in shape))
         values = _log_prob(model, lattice).view(*(2 * k + 1 for k in shape))
         if bool((values == torch.inf).any() | values.isnan().any()):
@@ -146,20 +146,20 @@ class _Grid:
         highest, lowest = _pooled(values), -_pooled(-values)
         bend = torch.where(lowest.isfinite(), highest - lowest, 1.0)
         envelope = (highest + 0.5 * bend).reshape(-1)
-        centre = values[(slice(1, None, 2),) * len(low)].reshape(-1)
+        center = values[(slice(1, None, 2),) * len(low)].reshape(-1)
         mass = (envelope - envelope.max()).exp()
         corners = values[(slice(None, None, 2),) * len(low)]
-        return cls(low, size, shape, centre, corners, envelope, mass.cumsum(0))
+        return cls(low, size, shape, center, corners, envelope, mass.cumsum(0))
 
     def log_sums(self) -> tuple[Tensor, Tensor]:
         """log of the midpoint sum of the density, and of the sum over corners of cells."""
         unit = self.size.log().sum()
-        return self.centre.logsumexp(0) + unit, self.corners.reshape(-1).logsumexp(0) + unit
+        return self.center.logsumexp(0) + unit, self.corners.reshape(-1).logsumexp(0) + unit
 
     @property
     def peak(self) -> Tensor:
         """The largest log-density seen."""
-        return torch.maximum(self.centre.max(), self.corners.max())
+        return torch.maximum(self.center.max(), self.corners.max())
 
     @property
     def edge(self) -> float:

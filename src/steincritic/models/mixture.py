@@ -17,7 +17,7 @@ class GaussianMixture:
     Args:
         means: (k, d).
         covariances: (k, d, d); (k, d) for diagonal ones; a number or (k,) for multiples of the identity.
-        weights: (k,), normalised here; equal when left out.
+        weights: (k,), normalized here; equal when left out.
 
     >>> q = GaussianMixture([[0.0, 0.0], [3.0, 0.0]], 1.0)
     >>> q.sample(2, seed=0).shape

@@ -1,4 +1,4 @@
-"""An energy that is a Gaussian's plus a perceptron: score in closed form, always normalisable."""
+"""An energy that is a Gaussian's plus a perceptron: score in closed form, always normalizable."""
 
 import math
 from collections.abc import Mapping
@@ -64,7 +64,7 @@ class PerceptronEnergy:
 
     @cached_property
     def grid(self) -> GridModel:
-        """In one and two dimensions: exact draws, and the normalised density."""
+        """In one and two dimensions: exact draws, and the normalized density."""
         for wide in _WIDE:
             reach = wide * self.spread * self.scale
             grid = GridModel(self, low=self.location - reach, high=self.location + reach)

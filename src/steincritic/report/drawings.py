@@ -1,4 +1,4 @@
-"""The figures of the report, as inline SVG that follows the page's colours."""
+"""The figures of the report, as inline SVG that follows the page's colors."""
 
 import io
 import re
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DATA, MODEL, ALARM, QUIET = "#d1495b", "#5b8db8", "#d63a2b", "#8a95a1"  # 3:1 on a white and a dark card
-_INK = "#010203"  # stands for the page's text colour, whatever it is
+_INK = "#010203"  # stands for the page's text color, whatever it is
 _CLOUD = 400  # points drawn of a cloud
 _NAME = 24  # letters of a column's name beside an axis
 _SHADE: Any = {"color": ALARM, "alpha": 0.17, "linewidth": 0}
@@ -63,11 +63,11 @@ def witness_histogram(diagnosis: Diagnosis) -> str:
 
 def training_curves(diagnosis: Diagnosis) -> str:
     with _drawing(4.1, 2.2) as (figure, ax):
-        for half, name, colour in zip(
+        for half, name, color in zip(
             diagnosis.halves, ("first half", "second half"), (DATA, MODEL), strict=True
         ):
             stein = half.critic.history["stein"] * half.critic.history["lam"]
-            ax.plot(range(1, len(stein) + 1), stein.cpu().numpy(), color=colour, linewidth=1.3, label=name)
+            ax.plot(range(1, len(stein) + 1), stein.cpu().numpy(), color=color, linewidth=1.3, label=name)
         ax.set(xlabel="epoch", ylabel="λ × Stein discrepancy")
         ax.legend(loc="best")
         stage = ax.twinx()
@@ -101,9 +101,9 @@ def region_plot(diagnosis: Diagnosis, region: Region, number: int) -> str:
         if len(columns) == 1:
             _one_column(ax, diagnosis, columns[0])
         else:
-            for x, colour, name in ((draws, MODEL, "model"), (data, DATA, "data")):
+            for x, color, name in ((draws, MODEL, "model"), (data, DATA, "data")):
                 if x is not None:
-                    ax.plot(x[:, columns[0]], x[:, columns[1]], ".", markersize=2, color=colour, label=name)
+                    ax.plot(x[:, columns[0]], x[:, columns[1]], ".", markersize=2, color=color, label=name)
             ax.set(xlabel=_short(diagnosis.names[columns[0]]), ylabel=_short(diagnosis.names[columns[1]]))
             ax.legend(loc="best", markerscale=3)
         _shade(ax, region.conditions, columns)
@@ -227,7 +227,7 @@ def _drawing(width: float, height: float) -> Iterator[tuple["Figure", "Axes"]]:
 
 
 def _svg(figure: "Figure", salt: str) -> str:
-    """Without a prologue, with names that no other drawing uses, in the page's own colours."""
+    """Without a prologue, with names that no other drawing uses, in the page's own colors."""
     import matplotlib
 
     buffer = io.StringIO()

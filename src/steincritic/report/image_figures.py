@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steincritic.records import Record
-from steincritic.report.style import ACCENT, GREY, INK, save, styled
+from steincritic.report.style import ACCENT, GRAY, INK, save, styled
 from steincritic.report.tables import document, markdown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_COLOURS = {"crossfit": ACCENT, "split": "#e67e22", "aggregated KSD": "#1b3353", "KSD, median": "#8199b6"}
+_COLORS = {"crossfit": ACCENT, "split": "#e67e22", "aggregated KSD": "#1b3353", "KSD, median": "#8199b6"}
 _ROWS = {
     "highest": "digits with the highest witness",
     "lowest": "digits with the lowest witness",
@@ -89,13 +89,13 @@ def _power(record: Record, folder: Path) -> Path:
             rows = [row for row in own if row["method"] == method and row["data"] == "digits"]
             n, power = [row["n"] for row in rows], [row["power"] for row in rows]
             low, high = np.array([row["interval"] for row in rows], float).T
-            colour = _COLOURS.get(method, GREY)
-            ax.plot(n, power, "-o", color=colour, markersize=3, label=method)
-            ax.fill_between(n, low, high, color=colour, alpha=0.12, linewidth=0)
+            color = _COLORS.get(method, GRAY)
+            ax.plot(n, power, "-o", color=color, markersize=3, label=method)
+            ax.fill_between(n, low, high, color=color, alpha=0.12, linewidth=0)
             for row in own:
                 if row["method"] == method and row["data"] != "digits":
-                    ax.plot(row["n"], row["power"], "x", color=colour, markersize=5)
-        ax.axhline(0.05, color=GREY, linewidth=0.7, linestyle="--")
+                    ax.plot(row["n"], row["power"], "x", color=color, markersize=5)
+        ax.axhline(0.05, color=GRAY, linewidth=0.7, linestyle="--")
         places = sorted({row["n"] for row in own})
         ax.set(xscale="log", ylim=(-0.02, 1.04), xlabel="n", title=name)
         ax.set_xticks(places, [str(place) for place in places])
@@ -122,9 +122,9 @@ def _gallery(name: str, record: Record, folder: Path) -> Path:
 def _strip(images: list[str], shape: list[int]) -> np.ndarray:
     """Images side by side, a white line between."""
     height, width = shape
-    grey = [np.frombuffer(bytes.fromhex(pixels), np.uint8).reshape(height, width) / 255 for pixels in images]
+    gray = [np.frombuffer(bytes.fromhex(pixels), np.uint8).reshape(height, width) / 255 for pixels in images]
     gap = np.ones((height, 1))
-    return np.concatenate([part for image in grey for part in (image, gap)][:-1], axis=1)
+    return np.concatenate([part for image in gray for part in (image, gap)][:-1], axis=1)
 
 
 def _where(record: Record, folder: Path) -> Path:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steincritic.records import Record
-from steincritic.report.style import ACCENT, FIXED, GREY, INK, STAGED, save, styled
+from steincritic.report.style import ACCENT, FIXED, GRAY, INK, STAGED, save, styled
 from steincritic.report.tables import document, markdown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_WIDTH_COLOURS = [FIXED[1], FIXED[3], FIXED[6]]
+_WIDTH_COLORS = [FIXED[1], FIXED[3], FIXED[6]]
 _NAMES = {"gm-1d": "1-D mixture", "gm-2d": "2-D mixture"}
 
 
@@ -120,17 +120,17 @@ def _laws(record: Record, folder: Path) -> Path:
     lambdas, clock = record.config["lambdas"], record.config["clock"]
     late = len(clock) - 2  # one before the last: lazy at large λ, not at small
     for (name, rows), line in zip(problems, axes, strict=True):
-        for row, colour in zip(rows, _WIDTH_COLOURS, strict=False):
-            _dots(line[0], lambdas, row["difference"][late], colour, f"width {row['width']}")
-            _dots(line[1], lambdas, row["moved"][late], colour, None)
-            line[1].plot(lambdas, row["moved_bound"][late], color=colour, linewidth=0.8, linestyle="--")
+        for row, color in zip(rows, _WIDTH_COLORS, strict=False):
+            _dots(line[0], lambdas, row["difference"][late], color, f"width {row['width']}")
+            _dots(line[1], lambdas, row["moved"][late], color, None)
+            line[1].plot(lambdas, row["moved_bound"][late], color=color, linewidth=0.8, linestyle="--")
             lazy = lambdas.index(max(lambdas))
             times = [values[lazy] for values in row["times"]]
-            _dots(line[2], times, [values[lazy] for values in row["difference"]], colour, None)
+            _dots(line[2], times, [values[lazy] for values in row["difference"]], color, None)
             if row["envelope"]:
                 bound = [values[lazy] for values in row["envelope"]]
-                line[2].plot(times, bound, color=colour, linewidth=0.8, linestyle="--")
-            _sample_curves(line[3], record, row, colour)
+                line[2].plot(times, bound, color=color, linewidth=0.8, linestyle="--")
+            _sample_curves(line[3], record, row, color)
         early = sum(s <= record.config["early_until"] for s in clock)
         guides = (
             (-1, "slope −1", None),
@@ -162,16 +162,16 @@ def _laws(record: Record, folder: Path) -> Path:
     return save(figure, folder / "laws.png")
 
 
-def _dots(ax: "Axes", x: list[float], y: list[float], colour: str, label: str | None) -> None:
-    ax.plot(x, y, "o-", color=colour, markersize=3.5, linewidth=1.2, label=label)
+def _dots(ax: "Axes", x: list[float], y: list[float], color: str, label: str | None) -> None:
+    ax.plot(x, y, "o-", color=color, markersize=3.5, linewidth=1.2, label=label)
 
 
-def _sample_curves(ax: "Axes", record: Record, row: dict[str, Any], colour: str) -> None:
+def _sample_curves(ax: "Axes", record: Record, row: dict[str, Any], color: str) -> None:
     samples, not_lazy = row["samples"], f"{record.config['sample_lambdas'][1]:g}"
-    _dots(ax, samples["sizes"], samples["distance"]["kernel"], colour, None)
+    _dots(ax, samples["sizes"], samples["distance"]["kernel"], color, None)
     if not_lazy in samples["distance"]:
         ax.plot(
-            samples["sizes"], samples["distance"][not_lazy], "s:", color=colour, markersize=3.5, linewidth=1.2
+            samples["sizes"], samples["distance"][not_lazy], "s:", color=color, markersize=3.5, linewidth=1.2
         )
 
 
@@ -204,12 +204,12 @@ def _quality(record: Record, folder: Path) -> Path:
     figure, axes = pyplot.subplots(
         len(problems), columns, figsize=(3.6 * columns, 2.9 * len(problems)), sharex=True, sharey=True
     )
-    colours = pyplot.get_cmap("cividis")(np.linspace(0.05, 0.95, len(lambdas)))
+    colors = pyplot.get_cmap("cividis")(np.linspace(0.05, 0.95, len(lambdas)))
     for (name, rows), line in zip(problems, np.atleast_2d(axes), strict=True):
         for row, ax in zip(rows, line, strict=True):
             errors = np.array(row["network_error"])
             for k, lam in enumerate(lambdas):
-                ax.plot(record.config["clock"], errors[:, k], color=colours[k], label=f"λ = {lam:g}")
+                ax.plot(record.config["clock"], errors[:, k], color=colors[k], label=f"λ = {lam:g}")
             ax.plot(record.config["clock"], row["kernel_error"], "--", color=INK, label="kernel ū")
             ax.plot(record.config["clock"], row["kernel_bound"], ":", color=ACCENT, label="its bound, best m")
             ax.set(title=f"{_NAMES[name]}, width {row['width']}", xscale="log", ylim=(0, 1.05))
@@ -229,11 +229,11 @@ def _spectra(record: Record, folder: Path) -> Path:
     figure, axes = pyplot.subplots(1, 2 * len(problems), figsize=(3.3 * 2 * len(problems), 2.9))
     for k, (name, rows) in enumerate(problems):
         left, right = axes[2 * k], axes[2 * k + 1]
-        for row, colour in zip(rows, _WIDTH_COLOURS, strict=False):
+        for row, color in zip(rows, _WIDTH_COLORS, strict=False):
             values = np.array(row["eigenvalues"])
             mode = np.arange(1, len(values) + 1)
-            left.plot(mode, values / values[0], color=colour, label=f"width {row['width']}")
-            right.plot(mode, row["alignment"], color=colour)
+            left.plot(mode, values / values[0], color=color, label=f"width {row['width']}")
+            right.plot(mode, row["alignment"], color=color)
         left.set(title=f"{_NAMES[name]}: μ_k / μ₁", yscale="log", xlabel="mode k", ylim=(1e-12, 2))
         right.set(title="share of f* in the first k modes", xlabel="mode k", ylim=(0, 1.03), xscale="log")
     axes[0].legend()
@@ -251,17 +251,17 @@ def _staged(record: Record, folder: Path) -> Path:
         ("drift", "drift |K_t − K_0| / |K_0|"),
         ("alignment", "share of f* in 10 modes of K_t"),
     )
-    colours = (FIXED[1], FIXED[5], STAGED[0])
+    colors = (FIXED[1], FIXED[5], STAGED[0])
     for ax, (key, title) in zip(axes, panels, strict=True):
-        for row, colour in zip(record.results["staged"], colours, strict=True):
+        for row, color in zip(record.results["staged"], colors, strict=True):
             values = np.array(row["curves"][key], float)
             values[values == 0] = np.nan  # before training the kernel has not moved
-            ax.plot(values, color=colour, label=row["scheme"], linewidth=1.5)
+            ax.plot(values, color=color, label=row["scheme"], linewidth=1.5)
         ax.set(title=title, xlabel="epochs trained")
     for ax in (axes[0], axes[2]):
         ax.set_yscale("log")
     axes[1].set_ylim(bottom=0)
-    axes[1].axhline(1.0, color=GREY, linewidth=0.8, linestyle=":")
+    axes[1].axhline(1.0, color=GRAY, linewidth=0.8, linestyle=":")
     axes[3].set_ylim(0, 1.03)
     axes[0].legend(loc="center right")
     figure.tight_layout()

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from steincritic.records import Record
-from steincritic.report.style import ACCENT, GREY, INK, save, styled
+from steincritic.report.style import ACCENT, GRAY, INK, save, styled
 from steincritic.report.tables import document, markdown
 
 _KINDS = {"learned": "learned", "gaussian": "control: a Gaussian with the data's moments"}
@@ -79,8 +79,8 @@ def _pvalues(ax: Any, density: str, record: Record) -> None:
         if row["density"] != density:
             continue
         values = np.sort(row["pvalues"])
-        colour = INK if row["kind"] == "learned" else ACCENT
-        ax.plot((np.arange(len(values)) + 0.5) / len(values), values, ".", color=colour, markersize=4)
-    ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.7)
-    ax.axhline(record.results["level"], color=GREY, linewidth=0.7, linestyle="--")
+        color = INK if row["kind"] == "learned" else ACCENT
+        ax.plot((np.arange(len(values)) + 0.5) / len(values), values, ".", color=color, markersize=4)
+    ax.plot([0, 1], [0, 1], color=GRAY, linewidth=0.7)
+    ax.axhline(record.results["level"], color=GRAY, linewidth=0.7, linestyle="--")
     ax.set(xlim=(0, 1), ylim=(-0.02, 1.02), xlabel="share of the seeds (red: control)")

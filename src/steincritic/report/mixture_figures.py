@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steincritic.records import Record
-from steincritic.report.style import ACCENT, FIXED, GREY, INK, STAGED, save, styled
+from steincritic.report.style import ACCENT, FIXED, GRAY, INK, STAGED, save, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,8 +34,8 @@ def draw_adaptive(record: Record, folder: Path) -> list[Path]:
         for ax, key, title in zip(
             axes, ("mse_p", "mse_q", "lam"), ("MSE on data", "MSE on model draws", "λ"), strict=True
         ):
-            for row, colour in _coloured(record.results["rows"]):
-                _band(ax, row["curves"][key], colour, row["scheme"])
+            for row, color in _colored(record.results["rows"]):
+                _band(ax, row["curves"][key], color, row["scheme"])
             ax.set(title=title, xlabel="epoch")
             if key == "lam":
                 ax.set_yscale("log")
@@ -47,8 +47,8 @@ def draw_adaptive(record: Record, folder: Path) -> list[Path]:
         return [save(figure, folder / "adaptive.png")]
 
 
-def _coloured(rows: list[dict[str, Any]]) -> list[tuple[dict[str, Any], str]]:
-    """Fixed weights in blues from light to dark, staged ones in warm colours."""
+def _colored(rows: list[dict[str, Any]]) -> list[tuple[dict[str, Any], str]]:
+    """Fixed weights in blues from light to dark, staged ones in warm colors."""
     staged = [row for row in rows if not _is_fixed(row)]
     fixed = [row for row in rows if _is_fixed(row)]
     blues = FIXED[-len(fixed) :] if fixed else []
@@ -59,11 +59,11 @@ def _is_fixed(row: dict[str, Any]) -> bool:
     return bool(row["staging"]["decay"] == 1)
 
 
-def _band(ax: "Axes", curve: dict[str, list[float]], colour: str, label: str) -> None:
+def _band(ax: "Axes", curve: dict[str, list[float]], color: str, label: str) -> None:
     mean, sd = np.array(curve["mean"], float), np.array(curve["sd"], float)
     epochs = np.arange(1, len(mean) + 1)
-    ax.plot(epochs, mean, color=colour, label=label, linewidth=1.6)
-    ax.fill_between(epochs, mean - sd, mean + sd, color=colour, alpha=0.15, linewidth=0)
+    ax.plot(epochs, mean, color=color, label=label, linewidth=1.6)
+    ax.fill_between(epochs, mean - sd, mean + sd, color=color, alpha=0.15, linewidth=0)
 
 
 def _readable_range(curves: list[dict[str, list[float]]]) -> tuple[float, float]:
@@ -78,8 +78,8 @@ def _mse_curves(record: Record, folder: Path) -> Path:
 
     rows = record.results["rows"]
     figure, ax = pyplot.subplots(figsize=(6, 3.6))
-    for row, colour in _coloured(rows):
-        _band(ax, row["curves"]["mse_q"], colour, row["scheme"])
+    for row, color in _colored(rows):
+        _band(ax, row["curves"]["mse_q"], color, row["scheme"])
     ax.set_ylim(*_readable_range([row["curves"]["mse_q"] for row in rows]))
     ax.set(xlabel="epoch", ylabel="MSE of λf on model draws")
     ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), title="λ", title_fontsize=8)
@@ -92,8 +92,8 @@ def _power(record: Record, folder: Path) -> Path:
     rows = record.results["rows"]
     figure, ax = pyplot.subplots(figsize=(6, 3.6))
     position = np.arange(len(rows))
-    for offset, key, colour, label in (
-        (-0.12, "power_stochastic", GREY, "ours, the paper's stochastic test"),
+    for offset, key, color, label in (
+        (-0.12, "power_stochastic", GRAY, "ours, the paper's stochastic test"),
         (0.12, "power_exact", INK, "ours, exact divergence"),
     ):
         if rows[0][key] is None:
@@ -104,7 +104,7 @@ def _power(record: Record, folder: Path) -> Path:
             yerr=[row[key]["sd"] for row in rows],
             fmt="o",
             markersize=4,
-            color=colour,
+            color=color,
             capsize=2,
             label=label,
         )
@@ -154,7 +154,7 @@ def _critic_curves(record: Record, folder: Path) -> Path:
         lam = critic["lam"]
         for row, (key, wanted) in enumerate((("critic", optimal / lam), ("scaleless", optimal))):
             ax = axes[row, column]
-            ax.plot(grid, wanted, color=GREY, linewidth=2.5, label="optimum")
+            ax.plot(grid, wanted, color=GRAY, linewidth=2.5, label="optimum")
             ax.plot(grid, critic[key], color=ACCENT, linewidth=1.4, label="critic")
         axes[0, column].set_title(f"epoch {critic['epochs']}, λ = {lam:.3g}")
     axes[0, 0].set_ylabel("f")
@@ -168,15 +168,15 @@ def _bootstrap(record: Record, folder: Path) -> Path:
 
     results = record.results
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 3.2))
-    left.plot(results["grid"], results["optimal"], color=GREY, linewidth=2.5, label="optimum f*")
+    left.plot(results["grid"], results["optimal"], color=GRAY, linewidth=2.5, label="optimum f*")
     partly = results["partly_trained"]
     left.plot(results["grid"], partly["scaleless"], color=ACCENT, label=f"critic, {partly['epochs']} epochs")
     left.set_ylabel("λf")
     left.legend()
     statistics = results["statistics"]
     edges = np.array(statistics["edges"])
-    for name, colour in (("model, fresh", INK), ("model, pooled", GREY), ("data", ACCENT)):
-        right.stairs(statistics["counts"][name], edges, color=colour, label=name, linewidth=1.4)
+    for name, color in (("model, fresh", INK), ("model, pooled", GRAY), ("data", ACCENT)):
+        right.stairs(statistics["counts"][name], edges, color=color, label=name, linewidth=1.4)
     right.axvline(
         statistics["quantile95"]["model, fresh"], color=INK, linestyle=":", label="95 % under the model"
     )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steincritic.records import Record
-from steincritic.report.style import ACCENT, FIXED, GREY, INK, STAGED, save, styled
+from steincritic.report.style import ACCENT, FIXED, GRAY, INK, STAGED, save, styled
 from steincritic.report.tables import document, markdown
 
 if TYPE_CHECKING:
@@ -73,9 +73,9 @@ def _curves(record: Record, folder: Path) -> Path:
     figure, (left, middle, right) = pyplot.subplots(1, 3, figsize=(12, 3.3))
     fixed = [row for row in record.results["rows"] if row["staging"]["decay"] == 1]
     staged = [row for row in record.results["rows"] if row["staging"]["decay"] != 1]
-    for row, colour in [*zip(fixed, FIXED[-len(fixed) :], strict=True), *zip(staged, STAGED, strict=False)]:
-        _band(left, row["curves"]["power_proxy"], colour, row["scheme"])
-        _band(right, row["curves"]["discrepancy"], colour, row["scheme"])
+    for row, color in [*zip(fixed, FIXED[-len(fixed) :], strict=True), *zip(staged, STAGED, strict=False)]:
+        _band(left, row["curves"]["power_proxy"], color, row["scheme"])
+        _band(right, row["curves"]["discrepancy"], color, row["scheme"])
     left.set(xlabel="epoch", ylabel="power proxy P̂")
     right.set(xlabel="epoch", ylabel="Stein discrepancy of λf, validation")
     left.legend(title="λ", title_fontsize=8)
@@ -84,16 +84,16 @@ def _curves(record: Record, folder: Path) -> Path:
     return save(figure, folder / "curves.png")
 
 
-def _band(ax: "Axes", curve: dict[str, list[float]], colour: str, label: str) -> None:
+def _band(ax: "Axes", curve: dict[str, list[float]], color: str, label: str) -> None:
     mean, sd = np.array(curve["mean"], float), np.array(curve["sd"], float)
     epochs = np.arange(1, len(mean) + 1)
-    ax.plot(epochs, mean, color=colour, label=label, linewidth=1.6)
-    ax.fill_between(epochs, mean - sd, mean + sd, color=colour, alpha=0.15, linewidth=0)
+    ax.plot(epochs, mean, color=color, label=label, linewidth=1.6)
+    ax.fill_between(epochs, mean - sd, mean + sd, color=color, alpha=0.15, linewidth=0)
 
 
 def _null(ax: "Axes", record: Record) -> None:
     null = record.results["null"]
-    ax.stairs(null["counts"], null["edges"], color=GREY, fill=True, label="under the model")
+    ax.stairs(null["counts"], null["edges"], color=GRAY, fill=True, label="under the model")
     ax.axvline(null["quantile95"], color=INK, linestyle=":", label="95 %")
     ax.axvline(null["statistic"], color=ACCENT, label="observed")
     ax.set(
@@ -131,7 +131,7 @@ def _machine(record: Record, folder: Path) -> Path:
 
 
 def _show(ax: "Axes", images: list[str], shape: list[int], *, framed: list[bool]) -> None:
-    """Images side by side in one picture, some in a coloured frame."""
+    """Images side by side in one picture, some in a colored frame."""
     from matplotlib.colors import to_rgb
 
     height, width = shape
@@ -143,8 +143,8 @@ def _show(ax: "Axes", images: list[str], shape: list[int], *, framed: list[bool]
         left = k % _COLUMNS * (width + 4 * edge) + 2 * edge
         if frame:
             picture[top - edge : top + height + edge, left - edge : left + width + edge] = to_rgb(ACCENT)
-        grey = np.frombuffer(bytes.fromhex(pixels), np.uint8).reshape(height, width) / 255
-        picture[top : top + height, left : left + width] = grey[..., None]
+        gray = np.frombuffer(bytes.fromhex(pixels), np.uint8).reshape(height, width) / 255
+        picture[top : top + height, left : left + width] = gray[..., None]
     ax.imshow(picture)
     ax.axis("off")
 
@@ -156,7 +156,7 @@ def _map(record: Record, folder: Path) -> Path:
     place = np.array([drawn["x"], drawn["y"]])
     foreign, witness = np.array(drawn["foreign"], bool), np.array(drawn["witness"])
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(9.5, 4), width_ratios=[1, 1.2])
-    left.scatter(*place[:, ~foreign], s=4, color=GREY, linewidth=0, label="draws of the machine")
+    left.scatter(*place[:, ~foreign], s=4, color=GRAY, linewidth=0, label="draws of the machine")
     left.scatter(*place[:, foreign], s=6, color=ACCENT, linewidth=0, label="true digits")
     left.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncol=2)
     order = witness.argsort()  # the highest on top

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from steincritic.records import Record
-from steincritic.report.style import ACCENT, GREY, INK, save, styled
+from steincritic.report.style import ACCENT, GRAY, INK, save, styled
 from steincritic.report.tables import document, markdown
 
 _WORDS = {"split": "split, bootstrap-t", "ksdagg": "aggregated KSD, wild bootstrap"}
@@ -67,10 +67,10 @@ def _rates(record: Record, folder: Path) -> Path:
     figure, axes = pyplot.subplots(1, len(names), figsize=(10.5, height), layout="constrained")
     for ax, name, rows in zip(axes, names, groups, strict=True):
         for k, row in enumerate(rows):
-            colour = INK if row["method"] == "split" else "#8199b6"
-            ax.plot(row["interval"], [k, k], color=colour, linewidth=1.4)
-            ax.plot(row["rate"], k, "o", color=colour, markersize=3.5)
-        ax.axvline(0.05, color=GREY, linewidth=0.8)
+            color = INK if row["method"] == "split" else "#8199b6"
+            ax.plot(row["interval"], [k, k], color=color, linewidth=1.4)
+            ax.plot(row["rate"], k, "o", color=color, markersize=3.5)
+        ax.axvline(0.05, color=GRAY, linewidth=0.8)
         ax.set_yticks(range(len(rows)), [f"{row['source']}, n = {row['n']}" for row in rows])
         ax.invert_yaxis()
         ax.set(title=name, xlim=(-0.02, 1.02), xlabel="rejected at level 0.05 (blue: aggregated KSD)")
@@ -85,13 +85,13 @@ def _pictures(record: Record, folder: Path) -> Path:
     figure, axes = pyplot.subplots(len(found), 2, figsize=(8.4, 3.2 * len(found)), layout="constrained")
     for (plane, bars), (name, one) in zip(axes, found.items(), strict=True):
         own, drawn = np.array(one["posterior_points"]), np.array(one["draws_points"])
-        plane.plot(*own.T, ".", color=GREY, markersize=2.5, label="posterior")
+        plane.plot(*own.T, ".", color=GRAY, markersize=2.5, label="posterior")
         plane.plot(*drawn.T, ".", color=ACCENT, markersize=2.5, label=one["source"])
         plane.set(xlabel=one["pair"][0], ylabel=one["pair"][1], title=name)
         plane.legend(markerscale=3, loc="best")
         coordinates = one["coordinates"]
-        colours = [ACCENT if c["pvalue"] <= 0.05 else GREY for c in coordinates]
-        bars.barh(range(len(coordinates)), [c["z"] for c in coordinates], color=colours)
+        colors = [ACCENT if c["pvalue"] <= 0.05 else GRAY for c in coordinates]
+        bars.barh(range(len(coordinates)), [c["z"] for c in coordinates], color=colors)
         bars.set_yticks(range(len(coordinates)), [c["name"] for c in coordinates])
         bars.invert_yaxis()
         bars.set(xlabel="z of the coordinate's share of the witness (red: adjusted p ≤ 0.05)")

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from steincritic.records import Record
-from steincritic.report.style import ACCENT, GREY, INK, save, styled
+from steincritic.report.style import ACCENT, GRAY, INK, save, styled
 from steincritic.report.tables import devices, document, markdown
 
-_COLOURS = {
+_COLORS = {
     "crossfit": ACCENT,
     "split": "#e67e22",
     "aggregated KSD": "#1b3353",
@@ -18,7 +18,7 @@ _COLOURS = {
     "KSD, δ = 2^-4": "#48678d",
     "KSD, IMQ median": "#9fb2c8",
     "FSSD": "#7f8c5a",
-    "optimal critic": GREY,
+    "optimal critic": GRAY,
     "likelihood ratio": INK,
 }
 
@@ -126,17 +126,17 @@ def _curves(axis: str, rows: list[dict[str, Any]], record: Record, folder: Path)
             own = sorted((row for row in rows if row["method"] == method), key=lambda row: row[axis])
             power, low, high = _arrays(own)
             x = np.array([row[axis] for row in own], float)
-            colour = _COLOURS.get(method, GREY)
+            color = _COLORS.get(method, GRAY)
             style = ":" if method in ("optimal critic", "likelihood ratio") else "-"
-            ax.plot(x, power, style, color=colour, marker="o", markersize=3, label=method)
-            ax.fill_between(x, low, high, color=colour, alpha=0.12, linewidth=0)
+            ax.plot(x, power, style, color=color, marker="o", markersize=3, label=method)
+            ax.fill_between(x, low, high, color=color, alpha=0.12, linewidth=0)
         if axis == "n":
             ax.set_xscale("log")
             places = sorted({row["n"] for row in rows})
             ax.set_xticks(places, [str(p) for p in places])
             ax.minorticks_off()
         ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
-    ax.axhline(0.05, color=GREY, linewidth=0.7, linestyle="--")
+    ax.axhline(0.05, color=GRAY, linewidth=0.7, linestyle="--")
     label = {"n": "n", "sigma": "σ, perturbation of the weights", "method": ""}[axis]
     ax.set(xlabel=label, ylabel="power at level 0.05", ylim=(0, 1.04))
     return save(figure, folder / f"power-{axis}.png")
@@ -153,12 +153,12 @@ def _time_figure(record: Record, folder: Path) -> Path:
 
     figure, ax = pyplot.subplots(figsize=(6.4, 3.4))
     rows = record.results["timings"]
-    for method, colour in zip(
-        dict.fromkeys(row["method"] for row in rows), ("#e67e22", ACCENT, "#1b3353", GREY), strict=False
+    for method, color in zip(
+        dict.fromkeys(row["method"] for row in rows), ("#e67e22", ACCENT, "#1b3353", GRAY), strict=False
     ):
         own = [row for row in rows if row["method"] == method]
         total = [row["training"] + row["statistic"] + row["bootstrap"] for row in own]
-        ax.plot([row["n"] for row in own], total, "-o", markersize=3, color=colour, label=method)
+        ax.plot([row["n"] for row in own], total, "-o", markersize=3, color=color, label=method)
     ax.set(xscale="log", yscale="log", xlabel="n", ylabel="seconds of one test")
     ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     return save(figure, folder / "time.png")
@@ -246,10 +246,10 @@ def draw_streams(record: Record, folder: Path) -> list[Path]:
     with styled():
         figure, ax = pyplot.subplots(figsize=(6.4, 0.3 * len(rows) + 1.0))
         for k, row in enumerate(rows):
-            colour = ACCENT if row["kind"] == "control" else INK
-            ax.plot(row["interval"], [k, k], color=colour, linewidth=1.4)
-            ax.plot(row["rate"], k, "o", color=colour, markersize=3.5)
-        ax.axvline(record.results["level"], color=GREY, linewidth=0.8)
+            color = ACCENT if row["kind"] == "control" else INK
+            ax.plot(row["interval"], [k, k], color=color, linewidth=1.4)
+            ax.plot(row["rate"], k, "o", color=color, markersize=3.5)
+        ax.axvline(record.results["level"], color=GRAY, linewidth=0.8)
         ax.set_yticks(range(len(rows)), [f"{row['method']}, {row['kind']}" for row in rows])
         ax.invert_yaxis()
         ax.set(xlabel="share of streams that ever raise an alarm", xlim=(-0.02, 1.02))
@@ -286,12 +286,12 @@ def draw_calibration(record: Record, folder: Path) -> list[Path]:
         for k, row in enumerate(rows):
             rate = next(r for r in row["rates"] if r["level"] == 0.05)
             low, high = rate["interval"]
-            colour = ACCENT if row["control"] else INK if row["exact"] else "#8199b6"
-            ax.plot([low, high], [k, k], color=colour, linewidth=1.4)
-            ax.plot(rate["rate"], k, "o", color=colour, markersize=3.5)
-        ax.axvline(0.05, color=GREY, linewidth=0.8)
+            color = ACCENT if row["control"] else INK if row["exact"] else "#8199b6"
+            ax.plot([low, high], [k, k], color=color, linewidth=1.4)
+            ax.plot(rate["rate"], k, "o", color=color, markersize=3.5)
+        ax.axvline(0.05, color=GRAY, linewidth=0.8)
         most = min(row["runs"] for row in rows)
-        ax.axvline(_bound(0.05, most), color=GREY, linewidth=0.8, linestyle=":")
+        ax.axvline(_bound(0.05, most), color=GRAY, linewidth=0.8, linestyle=":")
         ax.set_yticks(range(len(rows)), [f"{row['problem']}: {row['method']}" for row in rows])
         ax.invert_yaxis()
         ax.set(

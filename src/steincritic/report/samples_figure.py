@@ -27,8 +27,8 @@ def draw_samples(
             elif x.shape[1] == 1:
                 ax.hist(shown[:, 0].numpy(), bins=50, density=True, color=INK)
             else:
-                colour = INK if title == "data" else ACCENT
-                ax.plot(*shown[:, :2].T.numpy(), ".", markersize=1.5, color=colour)
+                color = INK if title == "data" else ACCENT
+                ax.plot(*shown[:, :2].T.numpy(), ".", markersize=1.5, color=color)
                 ax.set(xlabel="x1", ylabel="x2")
         if image_shape is None:
             _same_limits(axes, both=data.shape[1] > 1)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from steincritic.records import Record
-from steincritic.report.style import ACCENT, GREY, INK, save, styled
+from steincritic.report.style import ACCENT, GRAY, INK, save, styled
 from steincritic.report.tables import devices, document, markdown
 
 _SUGGESTED = "auto"
@@ -48,10 +48,10 @@ def draw_stagings(record: Record, folder: Path) -> list[Path]:
             for k, name in enumerate(names):
                 if name not in rows:
                     continue
-                colour = ACCENT if name == _SUGGESTED else INK
-                ax.plot(rows[name]["interval"], [k, k], color=colour, linewidth=1.4)
-                ax.plot(rows[name]["power"], k, "o", color=colour, markersize=3.5)
-            ax.axvline(0.05, color=GREY, linewidth=0.7, linestyle="--")
+                color = ACCENT if name == _SUGGESTED else INK
+                ax.plot(rows[name]["interval"], [k, k], color=color, linewidth=1.4)
+                ax.plot(rows[name]["power"], k, "o", color=color, markersize=3.5)
+            ax.axvline(0.05, color=GRAY, linewidth=0.7, linestyle="--")
             ax.set(title=title, xlim=(-0.03, 1.03))
         axes[0, 0].set_yticks(range(len(names)), names)
         axes[0, 0].invert_yaxis()

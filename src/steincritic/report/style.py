@@ -1,4 +1,4 @@
-"""How figures look: few colours, no chart junk, readable in print."""
+"""How figures look: few colors, no chart junk, readable in print."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from typing import Any
 
 FIXED = ["#bdc9d7", "#9fb2c8", "#8199b6", "#6480a3", "#48678d", "#2f4d72", "#1b3353"]
 STAGED = ["#c0392b", "#e67e22", "#8e44ad"]
-INK, GREY, ACCENT = "#1b2733", "#9aa5b1", "#c0392b"
+INK, GRAY, ACCENT = "#1b2733", "#9aa5b1", "#c0392b"
 
 _RC: Any = {
     "axes.spines.top": False,

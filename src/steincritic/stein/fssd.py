@@ -74,8 +74,8 @@ def stein_witness(points: ScoredPoints, kernel: Kernel, at: Points) -> Points:
     """
     at = at.to(points.x)
     (squared_scale,) = squared_scales([kernel], points.x)
-    centre = points.x.mean(0)
-    x, v = points.x - centre, at - centre
+    center = points.x.mean(0)
+    x, v = points.x - center, at - center
     r = (x.square().sum(-1, keepdim=True) + v.square().sum(-1) - 2 * x @ v.mT).clamp(min=0)  # (n, J)
     phi, first, _ = kernel.profile(r, squared_scale.to(x))
     gradients = 2 * (first.mT @ x - first.sum(0)[:, None] * v)
@@ -85,7 +85,7 @@ def stein_witness(points: ScoredPoints, kernel: Kernel, at: Points) -> Points:
 def gaussian_locations(x: Tensor, normals: Tensor) -> Tensor:
     """Draws of the Gaussian fitted to points (..., n, d), from normals (J, n): (..., J, d).
 
-    The mean plus a normal combination of the centred points has their mean and their covariance,
+    The mean plus a normal combination of the centered points has their mean and their covariance,
     also where that is singular.
     """
     mean = x.mean(-2, keepdim=True)

@@ -123,7 +123,7 @@ def squared_distances(x: Tensor) -> Tensor:
 
 
 def distance_factors(x: Tensor) -> tuple[Tensor, Tensor]:
-    """A and B, (..., n, d + 2), with (A B')_ij = |x_i - x_j|²; centre x first, to lose no digits."""
+    """A and B, (..., n, d + 2), with (A B')_ij = |x_i - x_j|²; center x first, to lose no digits."""
     square = x.square().sum(-1, keepdim=True)
     one = torch.ones_like(square)
     return torch.cat([-2 * x, square, one], -1), torch.cat([x, one, square], -1)

@@ -43,13 +43,13 @@ class SteinSums:
 
     def statistic(self, kind: str) -> Tensor:
         """(..., k): "v", the mean of all n² values, or "u", the mean without the diagonal."""
-        return self._normalised(self.pairs, self.diagonal, kind)
+        return self._normalized(self.pairs, self.diagonal, kind)
 
     def bootstrap(self, kind: str) -> Tensor:
         """(..., k, b): the same with signs; ε_i² = 1, so the diagonal is that of the data."""
-        return self._normalised(self.signed, self.diagonal[..., None], kind)
+        return self._normalized(self.signed, self.diagonal[..., None], kind)
 
-    def _normalised(self, pairs: Tensor, diagonal: Tensor, kind: str) -> Tensor:
+    def _normalized(self, pairs: Tensor, diagonal: Tensor, kind: str) -> Tensor:
         check_choice(kind, name="statistic", choices=STATISTICS)
         return (pairs + diagonal) / self.n**2 if kind == "v" else pairs / (self.n * (self.n - 1))
 
@@ -140,8 +140,8 @@ def check_pairs(points: ScoredPoints) -> None:
 def random_signs(n: int, draws: int, *, flip: float, generator: torch.Generator) -> Tensor:
     """(draws, n) of -1 and 1, int8: chains whose next sign differs with probability `flip`.
 
-    At flip = 1/2 the signs are independent; below, neighbours agree for about 1/flip rows, as is
-    wanted for rows that depend on their neighbours [chwialkowski2016].
+    At flip = 1/2 the signs are independent; below, neighbors agree for about 1/flip rows, as is
+    wanted for rows that depend on their neighbors [chwialkowski2016].
     """
     signs = torch.empty(draws, n, dtype=torch.int8, device=generator.device)
     probability = torch.full((n,), flip, device=generator.device)

@@ -187,8 +187,8 @@ def flatten(parameters: Parameters) -> Tensor:
 def slope(x: Sequence[float] | Tensor, y: Sequence[float] | Tensor) -> float:
     """The exponent b of y ∝ x^b, by least squares in logarithms."""
     log_x, log_y = (torch.as_tensor(v, dtype=torch.float64).log() for v in (x, y))
-    centred = log_x - log_x.mean()
-    return float((centred * log_y).sum() / centred.square().sum())
+    centered = log_x - log_x.mean()
+    return float((centered * log_y).sum() / centered.square().sum())
 
 
 def _memory(mu: Tensor, tau: float) -> Tensor:

@@ -1,4 +1,4 @@
-"""Training of critics with staged regularisation."""
+"""Training of critics with staged regularization."""
 
 from steincritic.training.fit import Training, Yardsticks, always, fit_bank
 from steincritic.training.fitted import FittedBank

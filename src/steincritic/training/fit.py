@@ -311,7 +311,7 @@ class _Run:
                 self.failures[k] = (
                     f"non-finite loss at step {epoch * self.steps_per_epoch + step} (epoch {epoch + 1}, "
                     f"lambda {float(lams[step, k]):.3g}, seed {self.seeds[k]}); lower the learning rate "
-                    f"({self.training.learning_rate:g}) or standardise the data"
+                    f"({self.training.learning_rate:g}) or standardize the data"
                 )
 
     def _resume(self) -> int:
@@ -375,7 +375,7 @@ class _Group:
         probe: BankPoints | None,
         buffers: Buffers,
     ) -> Loss:
-        """Write the gradient of the members' losses where the optimiser finds it."""
+        """Write the gradient of the members' losses where the optimizer finds it."""
         x, score, lam = x[self.members], score[self.members], lam[self.members]
         f, div_f, pull = self.bank.network.pullback(
             self.bank.parameters, x, None if probe is None else probe[self.members], buffers

@@ -1,4 +1,4 @@
-r"""The L²-regularised loss of a critic, its gradient in (f, ∇·f), and its validation monitor.
+r"""The L²-regularized loss of a critic, its gradient in (f, ∇·f), and its validation monitor.
 
 $$L_\lambda[f] = E_p[-T_q f + \tfrac{\lambda}{2} |f|^2]$$
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 Program = Callable[..., Tensor]
-_EAGER_CALLS = 2  # let the program make its buffers and the optimiser its state first
+_EAGER_CALLS = 2  # let the program make its buffers and the optimizer its state first
 
 
 class Replayed:

@@ -55,7 +55,7 @@ PACES = (Pace(reached=4.0, power=0.5, settled=2 / 3), Pace(reached=16.0, power=1
 def suggest_stagings(
     points: ScoredPoints, *, seeds: Sequence[int], training: Training, network: Network | None = None
 ) -> list[Staged]:
-    """A staging for each of (r, n, d) standardised datasets; see `suggest_staging`."""
+    """A staging for each of (r, n, d) standardized datasets; see `suggest_staging`."""
     if len(points) < 4:
         raise InputError(f"choosing a staging holds out points: x has {len(points)}, at least 4 are needed")
     chosen = []

@@ -58,7 +58,7 @@ def check_rows(patient: Patient) -> Verdict:
     if gap > _rounding(together):
         return "failed", (
             f"The score of a row changed by {gap:.1e} of its size with the rows beside it: batch "
-            "normalisation in training mode, or a sum over the wrong axis (model.eval(), sum over dim=-1)."
+            "normalization in training mode, or a sum over the wrong axis (model.eval(), sum over dim=-1)."
         )
     kept = x.clone()
     answer(lambda: patient.model.score(kept), "model.score")

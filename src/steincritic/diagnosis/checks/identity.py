@@ -40,11 +40,11 @@ _FUNCTIONS: tuple[_Function, ...] = (  # name, g, g'
 
 
 def stein_identity(own: ScoredPoints, slowness: float) -> Identity:
-    r"""Studentised means of $T_q f = g(y_i) s_j + \delta_{ij} g'(y_i)$ for $f = g(y_i) e_j$, all i and j.
+    r"""Studentized means of $T_q f = g(y_i) s_j + \delta_{ij} g'(y_i)$ for $f = g(y_i) e_j$, all i and j.
 
     Also of their sums over i = j, which see a wrong scale of the score √d times as well. Every mean has
     its share of the false-alarm probability (Bonferroni), half for the sums; those beyond their bound
-    are looked at again for skewness and heavy tails. In standardised coordinates y.
+    are looked at again for skewness and heavy tails. In standardized coordinates y.
     """
     inside = robust_frame(own.x).enter(own)
     y, s = inside.x, inside.score
@@ -54,7 +54,7 @@ def stein_identity(own: ScoredPoints, slowness: float) -> Identity:
     results = []
     for name, g, slope in _FUNCTIONS:
         gy, dy = g(y), slope(y)
-        t = _studentised_means(gy, s, dy) / math.sqrt(slowness)  # (d, d)
+        t = _studentized_means(gy, s, dy) / math.sqrt(slowness)  # (d, d)
         t = t[:1] if name == "1" else t  # the same e_j in every row
         for place in t.abs().flatten().topk(min(t.numel(), 16)).indices.tolist():
             i, j = divmod(place, d)
@@ -65,7 +65,7 @@ def stein_identity(own: ScoredPoints, slowness: float) -> Identity:
                 break
         values = (gy * s + dy).sum(1)
         label = f"sum of {name.replace('x', 'x_i')} e_i"
-        results.append(_judged(values, _studentised(values, slowness), bound_sum, label))
+        results.append(_judged(values, _studentized(values, slowness), bound_sum, label))
     trusted = [r for r in results if not r[2]]
     worst, name, heavy = max(trusted, key=_excess, default=max(results, key=_excess))
     if abs(worst[0]) <= worst[1]:  # nothing that can be trusted speaks against the model
@@ -88,18 +88,18 @@ def _judged(values: PerPoint, t: float, bound: float, label: str) -> _Judged:
     It is excused as heavy-tailed where one draw holds much of the spread and lies so far out that a few
     more like it, which were not seen, could have balanced the mean.
     """
-    centred, root = values - values.mean(), math.sqrt(len(values))
-    if abs(t) <= bound or float(centred.abs().amax()) <= 1e-6 * float(values.abs().amax()):
+    centered, root = values - values.mean(), math.sqrt(len(values))
+    if abs(t) <= bound or float(centered.abs().amax()) <= 1e-6 * float(values.abs().amax()):
         return (t, bound), label, False
-    skewness = float(centred.pow(3).mean() / centred.square().mean() ** 1.5)
-    farthest = float(centred.abs().amax())
-    share = farthest**2 / float(centred.square().sum())
+    skewness = float(centered.pow(3).mean() / centered.square().mean() ** 1.5)
+    farthest = float(centered.abs().amax())
+    share = farthest**2 / float(centered.square().sum())
     heavy = share > _TAIL_SHARE and farthest > 3 * abs(float(values.mean()))
     t += skewness * (2 * t * t + 1) / (6 * root) + skewness**2 * t**3 / (27 * len(values))
     return (t, bound), label, heavy
 
 
-def _studentised_means(g: Tensor, s: Tensor, slope: Tensor) -> Tensor:
+def _studentized_means(g: Tensor, s: Tensor, slope: Tensor) -> Tensor:
     """(d, d) means of g_i s_j + δ_ij slope_i over their standard errors, by products of matrices."""
     n = len(g)
     mean, square = g.T @ s / n, (g * g).T @ (s * s) / n
@@ -110,7 +110,7 @@ def _studentised_means(g: Tensor, s: Tensor, slope: Tensor) -> Tensor:
     return torch.nan_to_num(mean / (variance / n).sqrt(), nan=0.0)
 
 
-def _studentised(values: PerPoint, slowness: float) -> float:
+def _studentized(values: PerPoint, slowness: float) -> float:
     mean, variance = float(values.mean()), float(values.var())
     floor = 1e-14 * float(values.square().mean())
     return mean / math.sqrt(max(variance, floor) * slowness / len(values)) if mean else 0.0
@@ -123,7 +123,7 @@ def _normal_bound(alarm: float, count: int) -> float:
 def autocorrelation_time(series: Tensor) -> float:
     """The largest integrated autocorrelation time of columns (n, k), at least 1 (Geyer).
 
-    Sums of neighbouring autocorrelations are positive for a reversible chain; the first that does not
+    Sums of neighboring autocorrelations are positive for a reversible chain; the first that does not
     stand out of the noise of independent draws ends the sum.
     """
     n = len(series)

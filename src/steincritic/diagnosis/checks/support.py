@@ -14,7 +14,7 @@ from steincritic.shapes import Points
 
 _GLANCE = 2_000  # draws at which another space is looked at first
 _ENOUGH = 5_000  # draws from which on the end of a second mode cannot be taken for an edge
-_FLAT = 1e-10  # variance along the flattest direction, in standardised columns
+_FLAT = 1e-10  # variance along the flattest direction, in standardized columns
 _HARD, _SLOW = 1.3, 1.5  # exponent a of P(closer to the edge than t) ~ t^a; a flat density has a = 1
 
 

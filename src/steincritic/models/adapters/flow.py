@@ -10,7 +10,7 @@ from steincritic.shapes import Points
 
 
 class FlowModel(LogDensity):
-    """A normalising flow; its own draws tell its dimension, dtype and device."""
+    """A normalizing flow; its own draws tell its dimension, dtype and device."""
 
     def __init__(self, log_prob: Callable[[Tensor], Tensor], draw: Callable[[int], Tensor]) -> None:
         self._draw = draw

@@ -14,10 +14,10 @@ from steincritic.shapes import PerPoint, Points
 
 
 class JaxDensity:
-    """A JAX function from one point (d,) to its log-density, a number, normalised or not.
+    """A JAX function from one point (d,) to its log-density, a number, normalized or not.
 
     Args:
-        log_prob: the function; `as_model` recognises one that went through `jax.jit`.
+        log_prob: the function; `as_model` recognizes one that went through `jax.jit`.
         dim: number of coordinates, where it should be stated.
         draw: `draw(key, n)` with a JAX key, of shape (n, d); may be left out.
     """

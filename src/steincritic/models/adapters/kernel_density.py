@@ -20,7 +20,7 @@ class KernelDensity:
     Args:
         points: t, (m, d).
         covariance: H, (d, d).
-        weights: (m,), normalised here; equal when left out.
+        weights: (m,), normalized here; equal when left out.
     """
 
     def __init__(self, points: Any, covariance: Any, weights: Any = None) -> None:

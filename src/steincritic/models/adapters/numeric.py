@@ -18,7 +18,7 @@ class NumericDensity:
     """A black-box log-density (n, d) -> (n,) in float64; 4d evaluations a score, errors near 1e-10 of it.
 
     Args:
-        log_prob: the log-density, normalised or not, finite around every point that is scored.
+        log_prob: the log-density, normalized or not, finite around every point that is scored.
         dim: number of coordinates.
         scale: width of the density along each coordinate, a number or (d,); steps are a thousandth of it.
         draw: `draw(n, rng)` with a NumPy generator; may be left out.
