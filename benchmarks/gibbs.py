@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 
 from steincritic.models.rbm import block_gibbs
-from steincritic.records import Record, environment
 from steincritic.rng import generator
+from steincritic_studies.record import Record, environment
 
 
 @dataclass(frozen=True, kw_only=True)

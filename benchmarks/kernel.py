@@ -26,10 +26,10 @@ import torch
 from scipy.spatial.distance import pdist, squareform
 
 from steincritic.data import ScoredPoints, mixture
-from steincritic.records import Record, environment
 from steincritic.rng import generator
 from steincritic.stein.kernels import RBF
 from steincritic.stein.tiles import random_signs, stein_sums
+from steincritic_studies.record import Record, environment
 
 COMPARED = [500, 1000, 2500]
 GROWTH = [5000, 10_000, 20_000, 50_000, 100_000]

@@ -23,8 +23,8 @@ from torch.distributions import Categorical, MixtureSameFamily, MultivariateNorm
 
 from steincritic.critics import MLP
 from steincritic.data import ScoredPoints, mixture
-from steincritic.records import Record, environment
 from steincritic.training import Staged, Training, fit_bank
+from steincritic_studies.record import Record, environment
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,11 +7,11 @@ from scipy import stats
 import steincritic as sc
 from steincritic.critics import MLP
 from steincritic.data import ScoredPoints, problem
-from steincritic.experiments.calibration import null_model
-from steincritic.experiments.paper import GM_10D, MSE_SCALE
 from steincritic.gof import SplitPower, split_power
 from steincritic.rng import derive
 from steincritic.training import Gap, Training, Yardsticks, always, fit_bank
+from steincritic_studies.calibration.experiment import null_model
+from steincritic_studies.paper.published import GM_10D, MSE_SCALE
 
 pytestmark = pytest.mark.slow
 

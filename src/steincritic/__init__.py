@@ -43,9 +43,9 @@ from steincritic.learning import EnergyMLP, Learning, fit_energy
 from steincritic.models import as_model
 from steincritic.report.page import save_report
 from steincritic.stein import IMQ, RBF, ksd, stein_witness
-from steincritic.theory.suggest import suggest_staging
 from steincritic.training import Adaptive, Staged, Training, fit_bank, fixed
-from steincritic.witness import Critic, fit_critic, load_critic
+from steincritic.training.critic import Critic, fit_critic, load_critic
+from steincritic.training.suggest import suggest_staging
 
 try:
     __version__ = version("steincritic")

@@ -10,8 +10,8 @@ from torch import distributions as dist
 from torch import nn
 
 from steincritic.data.points import sample_points
-from steincritic.diagnosis.checks.identity import stein_identity
-from steincritic.diagnosis.doctor import examine
+from steincritic.diagnosis.doctor.doctor import examine
+from steincritic.diagnosis.doctor.identity import stein_identity
 from steincritic.errors import InputError
 from steincritic.models import DistributionModel, GaussianMixture, LogDensity, PairModel, random_rbm
 from steincritic.rng import generator

@@ -12,6 +12,7 @@ from scipy import stats
 
 from reference import Z_MAX
 from steincritic.critics import MLP
+from steincritic.data.frame import model_frame
 from steincritic.data.points import ScoredPoints, fold_sets, scored
 from steincritic.errors import DivergedError, InputError, ModelError
 from steincritic.files import write_tensors
@@ -22,7 +23,6 @@ from steincritic.gof.panel import Panel, chunks, panel
 from steincritic.models import GaussianMixture
 from steincritic.rng import derive, generator
 from steincritic.training import Training, fit_bank, fixed
-from steincritic.witness import model_frame
 
 Q = GaussianMixture([[0.0, 0.0]])
 X = Q.sample(24, seed=1)

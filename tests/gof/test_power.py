@@ -6,12 +6,13 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from reference import Z_MAX
-from steincritic.critics import MLP, OptimalCritic
+from steincritic.critics import MLP
 from steincritic.data import problem, scored
 from steincritic.errors import InputError
 from steincritic.gof import Rate, SplitPower, mean_power, split_power
 from steincritic.models import GaussianMixture
 from steincritic.training import Training, fit_bank, fixed
+from steincritic_studies.optimal import OptimalCritic
 
 Q = GaussianMixture([[0.0, 0.0, 0.0]])
 FAR = GaussianMixture([[0.8, 0.0, 0.0]])

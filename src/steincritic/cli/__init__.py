@@ -7,15 +7,15 @@ from typing import Annotated
 import tyro
 
 from steincritic.cli.check import Check
-from steincritic.cli.common import guarded
 from steincritic.cli.compare import Compare
+from steincritic.cli.config_file import with_settings
 from steincritic.cli.demo import Demo
 from steincritic.cli.doctor import Doctor
-from steincritic.cli.fit_ebm import FitEbm
+from steincritic.cli.fit_energy import FitEbm
+from steincritic.cli.options import guarded
 from steincritic.cli.reproduce import Reproduce
-from steincritic.cli.score import Score
-from steincritic.cli.settings import with_settings
 from steincritic.cli.watch import Watch
+from steincritic.cli.witness import Score
 
 Command = (
     Annotated[Check, tyro.conf.subcommand("check")]

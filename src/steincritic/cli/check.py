@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.text import Text
 
-from steincritic.cli.common import FITS, REJECTED, Common, model_named, prepare, print_verdict
+from steincritic.cli.options import FITS, REJECTED, Common, model_named, prepare, print_verdict
 from steincritic.data.points import ScoredPoints, scored
 from steincritic.data.tables import read_table
 from steincritic.diagnosis import Diagnosis, diagnose

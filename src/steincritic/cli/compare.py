@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from steincritic.cli.common import FITS, REJECTED, Common, model_named, prepare
+from steincritic.cli.options import FITS, REJECTED, Common, model_named, prepare
 from steincritic.diagnosis.compare import compare_models
 from steincritic.diagnosis.comparison import COLUMNS, Comparison
 from steincritic.files import write_atomically

@@ -8,7 +8,7 @@ import torch
 from rich.console import Console
 
 from steincritic.cli.check import command_line, print_diagnosis, write_all
-from steincritic.cli.common import FITS, Common, prepare
+from steincritic.cli.options import FITS, Common, prepare
 from steincritic.data import problem
 from steincritic.diagnosis import diagnose
 from steincritic.errors import InputError

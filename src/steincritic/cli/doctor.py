@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from steincritic.cli.common import FITS, REJECTED, Common, object_named
-from steincritic.diagnosis.doctor import Checkup, examine
+from steincritic.cli.options import FITS, REJECTED, Common, object_named
+from steincritic.diagnosis.doctor.doctor import Checkup, examine
 
 _MARKS = {"ok": ("✓", "green"), "doubtful": ("?", "yellow"), "failed": ("✗", "red"), "skipped": ("–", "dim")}
 

@@ -8,13 +8,13 @@ import tyro
 from rich.console import Console
 from rich.markdown import Markdown
 
-from steincritic.cli.common import FITS, Common, Device, device_named, prepare
+from steincritic.cli.options import FITS, Common, Device, device_named, prepare
 from steincritic.engine import EngineName
 from steincritic.errors import InputError
-from steincritic.experiments import EXPERIMENTS, Context
-from steincritic.records import Record
-from steincritic.report import PAGES, present
 from steincritic.training.progress import ProgressBar
+from steincritic_studies.pages import PAGES, present
+from steincritic_studies.record import Record
+from steincritic_studies.registry import EXPERIMENTS, Context
 
 Name = Literal[
     "gm-1d",

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 import tyro
 
-from steincritic.cli.common import FITS, REJECTED, Common, model_named
+from steincritic.cli.options import FITS, REJECTED, Common, model_named
 from steincritic.data.points import score_points
 from steincritic.data.stream import STDIN, check_rows
 from steincritic.data.tail import TailReader

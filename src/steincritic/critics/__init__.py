@@ -4,6 +4,5 @@ from steincritic.critics.bank import Bank
 from steincritic.critics.mlp import MLP
 from steincritic.critics.module import ModuleNetwork
 from steincritic.critics.network import Network, Parameters
-from steincritic.critics.optimal import OptimalCritic
 
-__all__ = ["MLP", "Bank", "ModuleNetwork", "Network", "OptimalCritic", "Parameters"]
+__all__ = ["MLP", "Bank", "ModuleNetwork", "Network", "Parameters"]

@@ -83,34 +83,6 @@ class ScoredPoints:
         return self.x, self.score
 
 
-@dataclass(frozen=True, eq=False)
-class Frame:
-    """Per-coordinate location and scale: y = (x - location) / scale.
-
-    A change of variables: the score of y is scale * score of x, so every Stein identity holds in y.
-    """
-
-    location: Tensor  # (d,), or (t, 1, d) for stacked datasets with a frame each
-    scale: Tensor
-
-    @classmethod
-    def identity(cls, dim: int) -> "Frame":
-        return cls(torch.zeros(dim, dtype=torch.float64), torch.ones(dim, dtype=torch.float64))
-
-    @classmethod
-    def of(cls, x: Tensor) -> "Frame":
-        """Mean and standard deviation of a sample, or of each of (t, n, d); where constant, scale 1."""
-        x = x.to(torch.float64)
-        stacked = x.ndim == 3
-        location = x.mean(-2, keepdim=stacked)
-        scale = x.std(-2, keepdim=stacked) if x.shape[-2] > 1 else torch.zeros_like(location)
-        return cls(location, torch.where(scale > 0, scale, torch.ones_like(scale)))
-
-    def enter(self, points: ScoredPoints) -> ScoredPoints:
-        location, scale = self.location.to(points.x), self.scale.to(points.x)
-        return ScoredPoints((points.x - location) / scale, points.score * scale)
-
-
 def scored(model: Any, x: Any, *, name: str = "x") -> ScoredPoints:
     """Data as scored points: already scored ones pass, others are scored by the model, once."""
     if isinstance(x, ScoredPoints):

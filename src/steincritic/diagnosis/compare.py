@@ -22,7 +22,9 @@ from torch import Tensor
 from steincritic.critics.network import Network
 from steincritic.critics.trunk import SharedTrunk
 from steincritic.data.arrays import as_points, check_finite
-from steincritic.data.points import Frame, ScoredPoints, score_points, scored
+from steincritic.data.frame import Frame
+from steincritic.data.points import ScoredPoints, score_points, scored
+from steincritic.devices import best_device
 from steincritic.diagnosis.comparison import Comparison, errors_of
 from steincritic.errors import InputError, check_choice, check_level
 from steincritic.gof.choose import gof_test
@@ -33,9 +35,9 @@ from steincritic.shapes import BankPerPoint, PerPoint, Points
 from steincritic.stein.operator import stein_values_by_block
 from steincritic.training.fit import Training, Yardsticks, always, fit_bank
 from steincritic.training.fitted import FittedBank
+from steincritic.training.pacing import DEFAULT_STAGING
 from steincritic.training.progress import Callback, ProgressBar
 from steincritic.training.staging import Staging
-from steincritic.witness import DEFAULT_STAGING, best_device
 
 FEWEST = 40  # points: of fewer, a tenth cannot say how far a critic is to be trusted
 _STEP = 1e-3  # of a coordinate's spread: error of the order of a millionth, also for float32 scores

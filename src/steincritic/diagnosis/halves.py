@@ -6,15 +6,18 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from steincritic.data.frame import model_frame
 from steincritic.data.points import ScoredPoints, sample_points
+from steincritic.devices import best_device
 from steincritic.errors import InputError
 from steincritic.models.base import SamplingModel, ScoreModel
 from steincritic.rng import derive, generator
 from steincritic.shapes import PerPoint, Points
+from steincritic.training.critic import Critic
 from steincritic.training.fit import Training, fit_bank
+from steincritic.training.pacing import DEFAULT_STAGING, paced
 from steincritic.training.progress import Callback, ProgressBar
 from steincritic.training.staging import Staged
-from steincritic.witness import DEFAULT_STAGING, Critic, best_device, model_frame, paced
 
 FEWEST = 20  # points
 _SHARES = 64  # coordinates are looked at singly up to here, in blocks beyond

@@ -9,17 +9,19 @@ from torch import Tensor
 
 from steincritic.critics.bank import Bank
 from steincritic.critics.mlp import MLP
-from steincritic.data.points import Frame, ScoredPoints, sample_points
+from steincritic.data.frame import Frame
+from steincritic.data.points import ScoredPoints, sample_points
 from steincritic.errors import InputError, check_choice, check_count, check_positive
 from steincritic.gof.evalues import mean_bound, soft_rank, truncated
 from steincritic.gof.thresholds import dependence
 from steincritic.models.base import SamplingModel
 from steincritic.rng import derive
 from steincritic.shapes import PerPoint
+from steincritic.training.critic import Critic, fit_critic
 from steincritic.training.fit import Training
+from steincritic.training.pacing import DEFAULT_STAGING
 from steincritic.training.selection import Snapshots
 from steincritic.training.staging import Staged
-from steincritic.witness import DEFAULT_STAGING, Critic, fit_critic
 
 SPENT = 0.1  # share of the level that pays for the bounds of truncated bets
 _SCALE_DRAWS = 2000

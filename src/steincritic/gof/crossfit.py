@@ -11,7 +11,9 @@ from typing import Any
 
 import torch
 
-from steincritic.data.points import Frame, ScoredPoints, sample_points, scored
+from steincritic.data.frame import Frame, model_frame
+from steincritic.data.points import ScoredPoints, sample_points, scored
+from steincritic.devices import best_device
 from steincritic.errors import InputError, ModelError
 from steincritic.gof.cache import NullCache, fingerprint
 from steincritic.gof.null import as_null_tensor, check_draws
@@ -21,7 +23,6 @@ from steincritic.models.base import SamplingModel, as_model
 from steincritic.rng import derive
 from steincritic.shapes import NullDraws
 from steincritic.training.progress import StepBar
-from steincritic.witness import best_device, model_frame
 
 DRAWS = {"cpu": 59, "cuda": 199}
 _BLOCK = 20  # null datasets drawn together

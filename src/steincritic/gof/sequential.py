@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from steincritic.data.points import ScoredPoints, scored
+from steincritic.devices import best_device
 from steincritic.errors import DoubtfulWarning, InputError, ModelError
 from steincritic.gof.betting import Sequential, log_evalues, train_bettor
 from steincritic.gof.evalues import wealth_path
 from steincritic.gof.stream_state import MonitorState, load_state
 from steincritic.models.base import SamplingModel, as_model
 from steincritic.rng import derive
-from steincritic.witness import best_device
 
 __all__ = ["MonitorState", "Sequential", "load_state", "monitor"]
 

@@ -15,10 +15,11 @@ from steincritic.gof.result import GofResult
 from steincritic.gof.thresholds import THRESHOLDS, ModelWitness, Request, choose_threshold
 from steincritic.models.base import as_model
 from steincritic.rng import derive
+from steincritic.training.critic import fit_critic
 from steincritic.training.fit import Training
+from steincritic.training.pacing import DEFAULT_STAGING, paced
 from steincritic.training.progress import Callback
 from steincritic.training.staging import Staged
-from steincritic.witness import DEFAULT_STAGING, fit_critic, paced
 
 _LEAST_TEST_POINTS = 2
 

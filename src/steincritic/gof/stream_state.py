@@ -16,9 +16,9 @@ from steincritic.files import read_tensors, write_tensors
 from steincritic.gof.betting import Bettor, Sequential
 from steincritic.gof.evalues import pooled_wealth
 from steincritic.rng import derive
+from steincritic.training.critic import load_critic
 from steincritic.training.fit import Training
 from steincritic.training.staging import Staged
-from steincritic.witness import load_critic
 
 _FORMAT = "steincritic-monitor-1"
 _COUNTS = ("batches", "rejected_at", "log_maximum", "level", "seed")

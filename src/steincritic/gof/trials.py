@@ -14,7 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from steincritic.data.frame import model_frame
 from steincritic.data.points import ScoredPoints
+from steincritic.devices import best_device
 from steincritic.errors import DoubtfulWarning, InputError, ModelError, check_count
 from steincritic.gof.aggregated import ksdagg_test
 from steincritic.gof.crossfit import DRAWS, NullRuns, check_folds
@@ -30,7 +32,6 @@ from steincritic.models.base import SamplingModel, as_model
 from steincritic.rng import derive, generator
 from steincritic.training.fit import fit_bank
 from steincritic.training.suggest import suggest_stagings
-from steincritic.witness import best_device, model_frame
 
 _TOGETHER = 500  # critics of split tests trained in one bank
 

@@ -1,0 +1,232 @@
+"""diagnose: whether a model fails, how far, and where."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from steincritic.data.points import ScoredPoints, scored
+from steincritic.diagnosis.coordinates import Coordinate, find_coordinates
+from steincritic.diagnosis.fisher import FisherBound, fisher_bound
+from steincritic.diagnosis.halves import Halves, split_in_halves
+from steincritic.diagnosis.points import MissingFindings, PointFindings, find_missing, find_points
+from steincritic.diagnosis.regions import Region, find_regions
+from steincritic.errors import InputError, check_level
+from steincritic.gof.choose import gof_test
+from steincritic.gof.result import GofResult
+from steincritic.models.base import as_model
+from steincritic.rng import derive
+from steincritic.training.critic import Critic
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Diagnosis:
+    """What a model gets wrong. Lists are empty where the test does not reject the model.
+
+    Every value comes from a critic that has not seen the point it speaks about.
+    """
+
+    test: GofResult
+    points: PointFindings
+    missing: MissingFindings | None  # None for a model that cannot be sampled
+    coordinates: tuple[Coordinate, ...]  # all of them, the most telling first
+    regions: tuple[Region, ...]
+    fisher: FisherBound
+    halves: Halves
+    data: ScoredPoints
+    names: tuple[str, ...]
+    level: float
+    seed: int
+
+    @property
+    def rejected(self) -> bool:
+        return self.test.rejected
+
+    @property
+    def fisher_lower_bound(self) -> float:
+        """The Fisher divergence between data and model is at least this, with 95 % confidence."""
+        return self.fisher.lower
+
+    @property
+    def critic(self) -> Critic:
+        """One of the two critics, for new data."""
+        return self.halves.first.critic
+
+    @property
+    def wrong_coordinates(self) -> tuple[Coordinate, ...]:
+        """Those whose adjusted p-value is below the level; none where the test does not reject."""
+        return tuple(c for c in self.coordinates if c.pvalue <= self.level) if self.rejected else ()
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """What was found, in sentences, the most telling kind first."""
+        if not self.rejected:
+            return ()
+        sentences = [f"Region {region}." for region in self.regions[:_SHOWN]]
+        wrong = self.wrong_coordinates
+        if wrong:
+            listed = ", ".join(map(str, wrong[:_SHOWN]))
+            more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+            sentences.insert(0, f"Coordinates that do not fit: {listed}{more}.")
+        if len(self.points):
+            first = ", ".join(str(int(row)) for row in self.points.flagged[:5])
+            sentences.insert(
+                1,
+                f"{len(self.points)} of {len(self.data)} points are not explained by the model, among them "
+                f"rows {first} (false discovery rate {self.points.fdr:g}).",
+            )
+        if self.missing is not None and len(self.missing):
+            sentences.append(
+                f"{len(self.missing)} of {len(self.missing.witness)} model draws lie where data are missing "
+                f"(false discovery rate {self.missing.fdr:g})."
+            )
+        if not sentences:
+            sentences.append(
+                "The difference is spread thin: no single coordinate, region or point carries enough of it "
+                "to be named."
+            )
+        return tuple(sentences)
+
+    def summary(self) -> str:
+        """Verdict, size and findings in sentences."""
+        return "\n".join([self.test.summary(), self.how_wrong, *self.findings])
+
+    @property
+    def how_wrong(self) -> str:
+        if self.fisher.lower > 0:
+            return (
+                f"Fisher divergence at least {self.fisher.lower:.3g} ({self.fisher.confidence:.0%} "
+                f"confidence; found so far {self.fisher.estimate:.3g})."
+            )
+        return "The data do not bound the Fisher divergence away from zero."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Those of the test and what was found, as plain values ready for JSON."""
+        return self.test.to_dict() | {
+            "fisher_lower_bound": self.fisher.lower,
+            "fisher_estimate": self.fisher.estimate,
+            "fisher_confidence": self.fisher.confidence,
+            "findings": list(self.findings),
+            "points": {
+                "flagged": self.points.flagged.tolist(),
+                "fdr": self.points.fdr,
+                "worst": self.points.worst(20).tolist(),
+            },
+            "missing": None
+            if self.missing is None
+            else {"flagged": len(self.missing), "of": len(self.missing.witness), "fdr": self.missing.fdr},
+            "coordinates": [
+                {"name": c.name, "share": c.share, "z": c.z, "pvalue": c.pvalue} for c in self.coordinates
+            ],
+            "regions": [
+                {
+                    "rule": r.rule,
+                    "conditions": [[c.name, ">" if c.above else "<=", c.cut] for c in r.conditions],
+                    "kind": r.kind,
+                    "count": r.count,
+                    "expected": r.expected,
+                    "tested": r.tested,
+                    "pvalue": r.pvalue,
+                }
+                for r in self.regions
+            ],
+            "rows": len(self.data),
+            "columns": list(self.names),
+        }
+
+    def plot(self, ax: "Axes | None" = None, most: int = 20) -> "Axes":
+        """The z value of each coordinate, the most telling first."""
+        if ax is None:
+            from matplotlib import pyplot
+
+            _, ax = pyplot.subplots(figsize=(5, 0.25 * min(most, len(self.coordinates)) + 1))
+        shown = self.coordinates[:most]
+        wrong = set(self.wrong_coordinates)
+        ax.barh(
+            range(len(shown)),
+            [c.z for c in shown],
+            color=["#c0392b" if c in wrong else "#9aa5b1" for c in shown],
+        )
+        ax.set_yticks(range(len(shown)), [c.name for c in shown])
+        ax.invert_yaxis()
+        ax.set_xlabel("z of the coordinate's share of the witness (red: adjusted p below the level)")
+        return ax
+
+    def __repr__(self) -> str:
+        verdict = "rejected" if self.rejected else "not rejected"
+        return (
+            f"Diagnosis({verdict}, p={self.test.pvalue:.3g}, Fisher divergence >= {self.fisher.lower:.3g}, "
+            f"{len(self.points)} points, {len(self.wrong_coordinates)} coordinates, "
+            f"{len(self.regions)} regions)"
+        )
+
+    def _repr_html_(self) -> str:
+        items = "".join(f"<li>{escape(sentence)}</li>" for sentence in self.findings)
+        return f"{self.test._repr_html_()}<p>{escape(self.how_wrong)}</p><ul>{items}</ul>"
+
+
+def diagnose(
+    model: Any,
+    x: Any,
+    *,
+    level: float = 0.05,
+    fdr: float = 0.1,
+    seed: int = 0,
+    method: str = "auto",
+    test: GofResult | None = None,
+    names: Sequence[str] | None = None,
+) -> Diagnosis:
+    """Test the model, and show where it fails if it does.
+
+    Args:
+        model: q: anything `as_model` takes. Without a sampler points have no p-values and there are no
+            regions; None where x is ScoredPoints.
+        x: data: tensor, array, frame, file path or ScoredPoints.
+        level: of the test, of the coordinates together and of the regions together.
+        fdr: accepted share of false discoveries in the list of points.
+        method: of the test, see `gof_test`.
+        test: a test of the same model on the same data that was made already.
+        names: of the columns; those of a frame, else x1, x2, ...
+
+    >>> import steincritic as sc, torch
+    >>> q = sc.models.GaussianMixture([[0.0, 0.0]])
+    >>> x = q.sample(200, seed=1) + torch.tensor([1.0, 0.0])
+    >>> sc.diagnose(q, x, method="ksd").coordinates[0].name
+    'x1'
+    """
+    check_level(level)
+    check_level(fdr)
+    columns = names if names is not None else getattr(x, "columns", None)
+    model = None if model is None and isinstance(x, ScoredPoints) else as_model(model)
+    points = scored(model, x)
+    labels = _labels(columns, points.dim)
+    if test is None:
+        test = gof_test(model, points, method, level, seed)
+    halves = split_in_halves(model, points, seed=derive(seed, "diagnosis"))
+    return Diagnosis(
+        test=test,
+        points=find_points(halves, fdr=fdr, listed=test.rejected),
+        missing=find_missing(halves, fdr=fdr, listed=test.rejected),
+        coordinates=find_coordinates(halves, labels, seed=derive(seed, "coordinates")),
+        regions=find_regions(halves, labels, level=level, listed=test.rejected),
+        fisher=fisher_bound(halves),
+        halves=halves,
+        data=points,
+        names=labels,
+        level=level,
+        seed=seed,
+    )
+
+
+def _labels(names: Any, dim: int) -> tuple[str, ...]:
+    if names is None:
+        return tuple(f"x{j + 1}" for j in range(dim))
+    labels = tuple(map(str, names))
+    if len(labels) != dim:
+        raise InputError(f"names must name the {dim} columns of x, got {len(labels)} names")
+    return labels

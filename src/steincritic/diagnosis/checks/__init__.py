@@ -1,1 +1,0 @@
-"""The questions that the doctor asks a model, one family a file."""

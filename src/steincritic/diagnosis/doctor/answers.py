@@ -1,0 +1,161 @@
+"""Answers that must not depend on how the question is put: shapes, rows, dtypes, devices."""
+
+import torch
+from torch import Tensor
+
+from steincritic.diagnosis.doctor.patient import Patient, Status, Verdict, answer, short
+from steincritic.errors import ModelError
+from steincritic.models.base import DensityModel
+from steincritic.rng import generator
+
+_LOOKED_AT = 2_000  # draws and data whose log-density is asked for
+
+
+def check_shape(patient: Patient) -> Verdict:
+    x = patient.points
+    patient.score(x)
+    patient.score(x[:1])
+    detail = f"model.score keeps shape (n, {x.shape[1]}), also for n = 1"
+    if isinstance(patient.model, DensityModel):
+        patient.log_prob(x)
+        patient.log_prob(x[:1])
+        detail += "; model.log_prob gives one number a row"
+    return "ok", f"{detail}."
+
+
+def check_finite_values(patient: Patient) -> Verdict:
+    looked = []
+    for name, x in (("the model's own draws", patient.draws), ("x", patient.data)):
+        if x is None:
+            continue
+        own = patient.own if x is patient.draws else None
+        values = {"score": patient.score(x) if own is None else own.score}
+        if isinstance(patient.model, DensityModel):
+            values["log-density"] = patient.log_prob(x[:_LOOKED_AT])[:, None]
+        for what, value in values.items():
+            if bad := int((~value.isfinite().all(-1)).sum()):
+                return "failed", (
+                    f"The {what} is not finite at {bad} of {len(value)} rows of {name}: such points lie "
+                    "outside the model's support, or its formula overflows."
+                )
+        looked.append(f"{len(x)} rows of {name}")
+    return "ok", f"Finite at {' and '.join(looked)}."
+
+
+def check_rows(patient: Patient) -> Verdict:
+    x = patient.points
+    together = patient.score(x)
+    gap = _gap(patient.score(x), together)
+    if gap > _rounding(together):
+        return "failed", (
+            f"The score of the same points changed by {gap:.1e} of its size from one call to the next: "
+            "switch dropout and random probes off (model.eval())."
+        )
+    some = torch.randperm(len(x), generator=generator(patient.seed, "rows"))[:8].to(x.device)
+    alone = torch.cat([patient.score(x[i : i + 1]) for i in some.tolist()])
+    backwards = patient.score(x.flip(0)).flip(0)
+    gap = max(_gap(alone, together[some]), _gap(backwards, together))
+    if gap > _rounding(together):
+        return "failed", (
+            f"The score of a row changed by {gap:.1e} of its size with the rows beside it: batch "
+            "normalization in training mode, or a sum over the wrong axis (model.eval(), sum over dim=-1)."
+        )
+    kept = x.clone()
+    answer(lambda: patient.model.score(kept), "model.score")
+    if not torch.equal(kept.detach(), x):
+        return "failed", "model.score changes its argument in place: let it work on a copy."
+    return "ok", f"Each row has one score, alone or among others (largest difference {gap:.0e})."
+
+
+def check_dtypes(patient: Patient) -> Verdict:
+    x32 = patient.points.float()
+    answers, refused = {}, []
+    for x in (x32, x32.double()):
+        try:
+            answers[x.dtype] = patient.score(x)
+        except ModelError as error:
+            refused.append(f"{short(x.dtype)} points ({error})")
+    double, single = answers.get(torch.float64), answers.get(torch.float32)
+    if double is not None and double.dtype != torch.float64:
+        return "failed", (
+            f"float64 points got a {short(double.dtype)} score: hold the parameters in double precision "
+            "(JAX: enable jax_enable_x64), or test float32 data."
+        )
+    if refused:
+        other = "float32" if single is not None else "float64"
+        return "doubtful", f"The model refuses {refused[0]}: pass data as {other}, or convert the model."
+    assert double is not None and single is not None
+    if _is_single_inside(patient):
+        return "doubtful", (
+            "The score of float64 points is float64 in name only: every number in it is a float32, so some "
+            "step inside the model rounds; convert its parameters and inputs to double."
+        )
+    if single.dtype != torch.float32:
+        return "doubtful", (
+            f"float32 points got a {short(single.dtype)} score: harmless, for it is cast back, but slower."
+        )
+    if (gap := _gap(single, double)) > 1e-2:
+        return "doubtful", (
+            f"The score in float32 is off by {gap:.1%} of its size: the formula loses digits, so test in "
+            "float64."
+        )
+    return "ok", f"float32 and float64 come back as they went in, and agree to {gap:.0e}."
+
+
+def _is_single_inside(patient: Patient) -> bool:
+    """Does a score of float64 points, at points with all their digits, hold float32 numbers alone?"""
+    x = patient.points.double()
+    source = generator(patient.seed, "digits")
+    toward = torch.rand(x.shape, generator=source, dtype=torch.float64).to(x.device) * 1e-4
+    try:
+        score = patient.score(x + toward * (x.mean(0) - x))  # a step inside the hull keeps to the support
+    except ModelError:
+        return False
+    varied = [column for column in score.T if len(column.unique()) > len(x) // 2]
+    return bool(varied) and all(torch.equal(c.float().double(), c) for c in varied)
+
+
+def check_device(patient: Patient) -> Verdict:
+    x = patient.points
+    here = patient.score(x)
+    if here.device != x.device:
+        return "failed", f"Points on {x.device} got a score on {here.device}: return it where x is."
+    if not torch.cuda.is_available():
+        return "ok", f"Points on {x.device} get their score on {x.device}; there is no GPU to try."
+    there = torch.device("cpu" if x.is_cuda else "cuda")
+    try:
+        moved = patient.score(x.to(there))
+    except ModelError as error:
+        return "doubtful", f"The model works on {x.device} alone ({error}): keep the data there."
+    if moved.device.type != there.type:
+        return "doubtful", f"Points on {there} got a score on {moved.device}: keep the data on {x.device}."
+    gap = _gap(moved.to(here), here)
+    status: Status = "ok" if gap < 1e-2 else "failed"
+    return status, f"The score on {there} differs from that on {x.device} by {gap:.0e} of its size."
+
+
+def _gap(a: Tensor, b: Tensor) -> float:
+    """Largest difference, in units of the largest entry."""
+    a, b = (torch.nan_to_num(value.double(), posinf=0.0, neginf=0.0) for value in (a, b))
+    return float((a - b).abs().max() / b.abs().max().clamp_min(torch.finfo(torch.float64).tiny))
+
+
+def _rounding(value: Tensor) -> float:
+    return 1e4 * torch.finfo(value.dtype).eps
+
+
+def check_columns(patient: Patient) -> Verdict:
+    """Continuous columns hardly ever repeat a value; whole numbers have no score."""
+    rounded = []
+    for name, x in (("the model's draws", patient.draws), ("x", patient.data)):
+        for j, column in enumerate(x.T if x is not None and len(x) >= 50 else ()):
+            if bool((column == column.round()).all()):
+                return "failed", (
+                    f"Column {j + 1} of {name} holds whole numbers alone: discrete columns have no score; "
+                    "leave them out, or condition the model on them."
+                )
+            if (distinct := len(column.unique())) < 0.05 * len(column):
+                rounded.append(f"column {j + 1} of {name} has {distinct} values in {len(column)} rows")
+    if rounded:
+        return "doubtful", f"Rounded or discrete: {'; '.join(rounded[:3])}."
+    return "ok", "No column repeats its values."

@@ -1,0 +1,134 @@
+"""doctor: is the model adapter right? Asked before any test is trusted.
+
+A wrong score makes every test of a good model reject, and nothing in the p-value says why. `examine`
+asks the model the questions whose answers are known: the score is the gradient of the log-density,
+E_q[T_q f] = 0 on the model's own draws, and rows, seeds, dtypes and devices do not matter.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch.distributions import Distribution
+
+from steincritic.data.arrays import as_points
+from steincritic.diagnosis.doctor.answers import (
+    check_columns,
+    check_device,
+    check_dtypes,
+    check_finite_values,
+    check_rows,
+    check_shape,
+)
+from steincritic.diagnosis.doctor.gradient import check_gradient
+from steincritic.diagnosis.doctor.own_draws import check_identity, check_independence
+from steincritic.diagnosis.doctor.patient import Patient, Status, Verdict
+from steincritic.diagnosis.doctor.sampling import draw, generators_lent
+from steincritic.diagnosis.doctor.support import check_edges, check_space
+from steincritic.errors import InputError, ModelError, check_count
+from steincritic.models.base import SamplingModel, as_model, dimension
+from steincritic.models.density import DistributionModel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What one check found."""
+
+    name: str
+    status: Status
+    detail: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkup:
+    """All that the doctor found about one model."""
+
+    checks: tuple[Finding, ...]
+    n: int  # model draws looked at
+    seed: int
+
+    @property
+    def ok(self) -> bool:
+        """Nothing failed; doubts may remain."""
+        return not self._of("failed")
+
+    def summary(self) -> str:
+        """The verdict in sentences: first what failed, then what is doubtful."""
+        failed, doubtful = self._of("failed"), self._of("doubtful")
+        passed = len(self._of("ok"))
+        verdict = "The adapter cannot be trusted yet" if failed else "Nothing speaks against the adapter"
+        lines = [f"{verdict}: {len(failed)} failed, {len(doubtful)} doubtful, {passed} in order."]
+        return "\n".join([*lines, *(f"{f.name} ({f.status}): {f.detail}" for f in (*failed, *doubtful))])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        checks = [{"name": f.name, "status": f.status, "detail": f.detail} for f in self.checks]
+        return {"ok": self.ok, "n": self.n, "seed": self.seed, "checks": checks}
+
+    def _of(self, status: Status) -> list[Finding]:
+        return [finding for finding in self.checks if finding.status == status]
+
+
+def examine(model: Any, *, x: Any = None, n: int | None = None, seed: int = 0) -> Checkup:
+    """Check a model before its tests are trusted.
+
+    Args:
+        model: anything `as_model` takes.
+        x: data that will be tested, in any form that `gof_test` takes; needed where the model cannot
+            be sampled, and one more place to look at where it can.
+        n: model draws for Stein's identity. By default 50,000, fewer beyond 20 dimensions, and fewer
+            where drawing and scoring them would take longer than about five seconds.
+        seed: decides every random choice.
+
+    >>> from steincritic.models import GaussianMixture, PairModel
+    >>> q = GaussianMixture([[0.0, 0.0]])
+    >>> examine(q, n=2_000).ok
+    True
+    >>> wrong = PairModel(lambda x: -q.score(x), lambda n, seed: q.sample(n, seed=seed))
+    >>> [f.name for f in examine(wrong, n=2_000).checks if f.status == "failed"]
+    ["Stein's identity"]
+    """
+    # a torch distribution that as_model refuses can be looked at all the same
+    model = DistributionModel(model) if isinstance(model, Distribution) else as_model(model)
+    if n is not None:
+        check_count(n, name="n", least=500)
+    data = None if x is None else as_points(x, dim=dimension(model)).detach()
+    if data is None and not isinstance(model, SamplingModel):
+        raise InputError(
+            "the model has no sample(n, seed=0), so there are no points to look at: pass x, data that you "
+            "will test (on the command line --data FILE)"
+        )
+    with generators_lent():
+        draws, sampling = draw(model, n, seed, data)
+        checks = [Finding(name="seeded sampling", status=sampling[0], detail=sampling[1])]
+        if draws is not None or data is not None:
+            checks += _examined(Patient(model=model, draws=draws, data=data, seed=seed))
+    return Checkup(checks=tuple(checks), n=0 if draws is None else len(draws), seed=seed)
+
+
+def _examined(patient: Patient) -> list[Finding]:
+    findings = []
+    for name, check in _CHECKS.items():
+        try:
+            status, detail = check(patient)
+        except ModelError as error:
+            status, detail = "failed", f"{error}."
+        findings.append(Finding(name=name, status=status, detail=detail))
+        if name == "shape" and status == "failed":  # without a score there is nothing more to ask
+            break
+    return findings
+
+
+_CHECKS: dict[str, Callable[[Patient], Verdict]] = {
+    "shape": check_shape,
+    "finite values": check_finite_values,
+    "rows by themselves": check_rows,
+    "dtypes": check_dtypes,
+    "device": check_device,
+    "continuous columns": check_columns,
+    "score and log-density": check_gradient,
+    "independent draws": check_independence,
+    "Stein's identity": check_identity,
+    "edges of the support": check_edges,
+    "one space": check_space,
+}

@@ -1,0 +1,259 @@
+"""A fitted critic: its field, its witness, its file; and fit_critic, which makes one."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from steincritic.critics.bank import Bank
+from steincritic.critics.mlp import MLP
+from steincritic.critics.module import ModuleNetwork
+from steincritic.critics.network import Network
+from steincritic.data.arrays import as_points
+from steincritic.data.frame import Frame, model_frame
+from steincritic.data.points import ScoredPoints, scored
+from steincritic.devices import best_device
+from steincritic.errors import FileFormatError, InputError, check_choice
+from steincritic.files import read_tensors, write_tensors
+from steincritic.models.base import ScoreModel, as_model
+from steincritic.rng import derive
+from steincritic.shapes import PerPoint, Points
+from steincritic.training.fit import Training, Yardsticks, always, fit_bank
+from steincritic.training.fitted import FittedBank
+from steincritic.training.history import History
+from steincritic.training.pacing import DEFAULT_STAGING
+from steincritic.training.progress import Callback, ProgressBar
+from steincritic.training.selection import Snapshots
+from steincritic.training.staging import Staging
+from steincritic.training.suggest import suggest_stagings
+
+_FORMAT = "steincritic-critic-1"
+_MISFITS = (KeyError, TypeError, ValueError, RuntimeError, IndexError, AssertionError, StopIteration)
+_HELD_OUT = 0.2  # of the points, for the monitor, as in [repasky2023] section 5.2
+
+
+@dataclass(frozen=True, eq=False)
+class Critic:
+    """One trained critic with the model it speaks about.
+
+    The witness is what tests and diagnoses use: one number a point, mean zero on draws of the model.
+    Points are a tensor, an array, a frame or a file; `ScoredPoints` where the model is not at hand.
+    """
+
+    fitted: FittedBank
+    frame: Frame
+    model: ScoreModel | None = None
+
+    def witness(self, x: Any) -> PerPoint:
+        """(T_q f)(x), exact, for the scaleless critic."""
+        return self.fitted.witness(self.frame.enter(self._scored(x)))[0]
+
+    def shares(self, x: Any, blocks: Sequence[slice]) -> Tensor:
+        """(n, k): the witness split over blocks of coordinates."""
+        return self.fitted.shares(self.frame.enter(self._scored(x)), blocks)[0]
+
+    def field(self, x: Any) -> Points:
+        """The vector field, in the data's own units, whose Stein value is the witness."""
+        f = self._standard_field(x)
+        return f * self.frame.scale.to(f)
+
+    def score_gap(self, x: Any) -> Points:
+        """The estimate of s_q - s_p: arrows from where the model has too little mass to too much."""
+        f = self._standard_field(x)
+        return f / self.frame.scale.to(f)
+
+    @property
+    def history(self) -> History:
+        """By epoch: loss, stein, penalty, lam, and what was measured besides."""
+        return self.fitted.history.member(0)
+
+    def save(self, path: str | Path) -> None:
+        """Write the critic to one safetensors file: numbers and JSON, no code."""
+        banks = self.fitted.snapshots.banks
+        tensors = {
+            f"snapshot/{k}/{name}": value
+            for k, bank in enumerate(banks)
+            for name, value in bank.parameters.items()
+        }
+        tensors |= {f"history/{name}": value for name, value in self.fitted.history.items()}
+        tensors |= {
+            "coefficients": self.fitted.snapshots.coefficients,
+            "frame/location": self.frame.location,
+            "frame/scale": self.frame.scale,
+        }
+        network = self._bank.network
+        about = {
+            "format": _FORMAT,
+            "network": asdict(network) if isinstance(network, MLP) else None,
+            "seed": self.fitted.seeds[0],
+        }
+        write_tensors(Path(path), tensors, about)
+
+    @property
+    def _bank(self) -> Bank:
+        return self.fitted.snapshots.banks[0]
+
+    def _standard_field(self, x: Any) -> Points:
+        x = x.x if isinstance(x, ScoredPoints) else as_points(x)
+        self._check_dim(x.shape[-1])
+        frame = self.frame
+        standard = (x - frame.location.to(x)) / frame.scale.to(x)
+        return self.fitted.field(standard)[0]
+
+    def _scored(self, x: Any) -> ScoredPoints:
+        if not isinstance(x, ScoredPoints) and self.model is None:
+            raise InputError(
+                "this critic was loaded without its model: pass ScoredPoints(x, score), or "
+                "load_critic(path, model=q)"
+            )
+        points = scored(self.model, x)
+        self._check_dim(points.dim)
+        return points
+
+    def _check_dim(self, dim: int) -> None:
+        if dim != len(self.frame.scale):
+            raise InputError(f"the critic has {len(self.frame.scale)} dimensions, x has {dim}")
+
+
+def fit_critic(
+    model: Any,
+    x: Any,
+    *,
+    staging: Staging | Literal["auto"] = DEFAULT_STAGING,
+    network: Network | nn.Module | None = None,
+    training: Training | None = None,
+    validation: Any = None,
+    standardize: bool = True,
+    seed: int = 0,
+    device: torch.device | str | None = None,
+    callbacks: Sequence[Callback] | None = None,
+    checkpoint: str | Path | None = None,
+) -> Critic:
+    """Train one critic of a model on data.
+
+    Args:
+        model: q: anything `as_model` takes; None where x is ScoredPoints.
+        x: data: tensor, array, frame, file path or ScoredPoints.
+        staging: the weight λ of the penalty through training; "auto" chooses it by the first epoch, as
+            `suggest_staging` does.
+        network: an MLP value or an nn.Module that maps (n, d) to (n, d); two layers of 128 by default.
+        validation: points not trained on, for the monitor. Selection by the monitor without them
+            holds out a fifth of x.
+        standardize: train in the model's own location and scale, a change of variables that leaves
+            every identity true. Taken from draws of the model where it can be sampled, else from x.
+        device: a GPU where there is one, unless told otherwise.
+        callbacks: called after every epoch; a progress bar on a terminal by default.
+
+    >>> import steincritic as sc
+    >>> p, q = sc.models.GaussianMixture([[0.5, 0.0]]), sc.models.GaussianMixture([[0.0, 0.0]])
+    >>> critic = sc.fit_critic(q, p.sample(200, seed=1), training=sc.Training(epochs=5), seed=0)
+    >>> bool(critic.witness(p.sample(1000, seed=2)).mean() > 0)
+    True
+    """
+    training = training or Training()
+    points = scored(model, x)
+    model = as_model(model) if model is not None else None
+    device = torch.device(device) if device is not None else best_device(points.x)
+    points = points.to(device=device)
+    points, held_out = _with_held_out(model, points, validation, training, seed)
+    frame = model_frame(model, points, seed=seed) if standardize else Frame.identity(points.dim)
+    yardsticks = Yardsticks(validation=None if held_out is None else always(frame.enter(held_out)))
+    network = ModuleNetwork(network) if isinstance(network, nn.Module) else network
+    points = frame.enter(points)
+    fitted = fit_bank(
+        points,
+        staging=_resolved(staging, points, seed, training, network),
+        seeds=[seed],
+        network=network,
+        training=training,
+        yardsticks=yardsticks,
+        callbacks=[ProgressBar("training the critic")] if callbacks is None else callbacks,
+        checkpoint=checkpoint,
+    )
+    fitted.require_success()
+    return Critic(fitted, frame, model)
+
+
+def _with_held_out(
+    model: ScoreModel | None, points: ScoredPoints, validation: Any, training: Training, seed: int
+) -> tuple[ScoredPoints, ScoredPoints | None]:
+    """Points to train on, and points for the monitor: given ones, or a part of x where they are needed."""
+    if validation is not None:
+        held_out = scored(model, validation, name="validation").to(device=points.x.device)
+        if held_out.dim != points.dim:
+            raise InputError(f"validation has {held_out.dim} dimensions, x has {points.dim}")
+        return points, held_out
+    if training.selection != "monitor":
+        return points, None
+    held = max(1, round(_HELD_OUT * len(points)))
+    train, held_out = points.split([len(points) - held, held], seed=derive(seed, "validation"))
+    return train, held_out
+
+
+def _resolved(
+    staging: Staging | Literal["auto"],
+    points: ScoredPoints,
+    seed: int,
+    training: Training,
+    network: Network | None,
+) -> Staging:
+    if not isinstance(staging, str):
+        return staging
+    check_choice(staging, name="staging", choices=("auto",))
+    if isinstance(network, ModuleNetwork):
+        raise InputError(
+            'staging="auto" trains many critics at once: pass an MLP, or a Staged with the module'
+        )
+    one = ScoredPoints(points.x[None], points.score[None])
+    return suggest_stagings(one, seeds=[seed], training=training, network=network)[0]
+
+
+def load_critic(path: str | Path, model: Any = None, *, network: nn.Module | None = None) -> Critic:
+    """Read a saved critic. A critic that was an nn.Module needs the module again; no code is in the file."""
+    tensors, about = read_tensors(Path(path))
+    if about.get("format") != _FORMAT:
+        raise FileFormatError(f"{path} is not a saved critic of this version")
+    if about.get("network") is None and network is None:
+        raise InputError(f"{path} holds a critic that was an nn.Module; pass network=<that module>")
+    try:
+        rebuilt: Network = ModuleNetwork(network) if network is not None else MLP(**about["network"])
+        count = len(tensors["coefficients"])
+        banks = tuple(Bank(rebuilt, _part(tensors, f"snapshot/{k}/")) for k in range(count))
+        fitted = FittedBank(
+            Snapshots(banks, tensors["coefficients"]),
+            History(_part(tensors, "history/")),
+            (int(about["seed"]),),
+            (None,),
+        )
+        critic = Critic(
+            fitted,
+            Frame(tensors["frame/location"], tensors["frame/scale"]),
+            None if model is None else as_model(model),
+        )
+        _check_fit(fitted, critic.frame)
+    except _MISFITS as error:
+        first_line = str(error).splitlines()[0] if str(error) else "no message"
+        raise FileFormatError(f"{path} is damaged: {type(error).__name__} {first_line}") from None
+    return critic
+
+
+def _check_fit(fitted: FittedBank, frame: Frame) -> None:
+    """Do the loaded arrays have the names and shapes of such a critic?"""
+    bank = fitted.snapshots.banks[0]
+    if frame.location.ndim != 1 or frame.location.shape != frame.scale.shape:
+        raise ValueError(f"frame of shapes {tuple(frame.location.shape)} and {tuple(frame.scale.shape)}")
+    wanted = bank.network.init(len(frame.scale), [0], dtype=bank.dtype, device=bank.device)
+    for bank in fitted.snapshots.banks:
+        if _shapes(bank.parameters) != _shapes(wanted):
+            raise ValueError(f"weights {_shapes(bank.parameters)} do not fit the network")
+
+
+def _shapes(tensors: dict[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(value.shape) for name, value in tensors.items()}
+
+
+def _part(tensors: dict[str, Tensor], start: str) -> dict[str, Tensor]:
+    return {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}

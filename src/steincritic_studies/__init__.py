@@ -1,0 +1,1 @@
+"""What reproduces the paper and measures the library; never imported by it."""

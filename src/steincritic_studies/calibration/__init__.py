@@ -1,0 +1,1 @@
+"""The level of every test, measured on null data."""

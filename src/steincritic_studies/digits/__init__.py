@@ -1,0 +1,1 @@
+"""Models of digits: a planted class, a flow and a machine."""

@@ -1,0 +1,129 @@
+"""What is read off the critics of the digits: power, ranking of the foreign digits, lists, pictures."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from steincritic.diagnosis.points import benjamini_hochberg, conformal
+from steincritic.gof.null import mean_gap, permutation, pooled_bootstrap
+from steincritic.rng import generator
+from steincritic.shapes import PerPoint, Points
+from steincritic_studies.digits.data import from_logits
+
+_BINS = 40
+_AXES = 50  # principal components that t-SNE gets
+_RESAMPLED = 2000  # tests whose rejections are counted
+
+
+def power_proxy(data: Tensor, null: Tensor) -> Tensor:
+    r"""$\hat P = \bar w_p / (\sigma(w_p) + \sigma(w_q))$ with $\sigma$ the standard error of a mean.
+
+    [repasky2023] section 5.3.2, over the last axis: witness values of n points of data and of n model draws.
+    """
+    errors = [(w.var(-1, correction=0) / w.shape[-1]).sqrt() for w in (data, null)]
+    return data.mean(-1) / (errors[0] + errors[1])
+
+
+def roc_area(values: PerPoint, positive: Tensor) -> float:
+    """The chance that a positive point has the larger value of the two, ties counted half."""
+    up, down = values[positive], values[~positive].sort().values
+    below = torch.searchsorted(down, up, right=False) + torch.searchsorted(down, up, right=True)
+    return float(below.double().mean() / (2 * len(down)))
+
+
+def listed(values: PerPoint, foreign: Tensor, reference: PerPoint, fdr: float) -> dict[str, float]:
+    """The list with a bounded false discovery rate, judged by what is known of its points."""
+    chosen = benjamini_hochberg(conformal(values, reference), fdr)
+    count, right = int(chosen.sum()), int((chosen & foreign).sum())
+    return {
+        "listed": count,
+        "false_share": (count - right) / max(count, 1),
+        "recall": right / int(foreign.sum()),
+    }
+
+
+def mean_test(
+    values: PerPoint, judged: PerPoint, pool: PerPoint, *, draws: int, seed: int
+) -> tuple[dict[str, float], Tensor]:
+    """The test of n points, its null draws, and its power over n points drawn again and again.
+
+    The null is the paper's bootstrap from a pool of model draws; `pvalue` is the exact one by permutation.
+    """
+    source = generator(seed, "test", device=values.device)
+    n, pool = len(values), pool.double()
+    null = pooled_bootstrap(pool, n, draws=draws, generator=source, centered=False)
+    statistic = values.double().mean()
+    exact = permutation(values, pool, draws=draws, generator=source)
+    again = torch.randint(len(judged), (_RESAMPLED, n), generator=source, device=values.device)
+    rejected = judged.double()[again].mean(-1) > null.quantile(0.95)
+    return {
+        "statistic": float(statistic),
+        "separation": float((statistic - null.mean()) / null.std()),
+        "pvalue": (1 + int((exact >= mean_gap(values, pool)).sum())) / (draws + 1),
+        "power": float(rejected.double().mean()),
+    }, null
+
+
+def histogram(null: Tensor, statistic: float) -> dict[str, Any]:
+    edges = torch.linspace(float(null.min()), float(null.max()), _BINS + 1, dtype=torch.float64)
+    counts = torch.histogram(null.double().cpu(), edges).hist.long()
+    return {
+        "edges": edges,
+        "counts": counts,
+        "quantile95": float(null.quantile(0.95)),
+        "statistic": statistic,
+    }
+
+
+def gallery(x: Points, values: PerPoint, foreign: Tensor, count: int) -> dict[str, list[dict[str, Any]]]:
+    """The images with the highest and with the lowest witness."""
+    order = values.argsort(descending=True)
+    return {
+        "highest": _images(x, values, foreign, order[:count]),
+        "lowest": _images(x, values, foreign, order[-count:].flip(0)),
+    }
+
+
+def _images(x: Points, values: PerPoint, foreign: Tensor, rows: Tensor) -> list[dict[str, Any]]:
+    return [
+        {"pixels": pixels, "witness": float(values[row]), "foreign": bool(foreign[row])}
+        for pixels, row in zip(as_pixels(x[rows]), rows.tolist(), strict=True)
+    ]
+
+
+def as_pixels(x: Points) -> list[str]:
+    """Gray values of each image from black 00 to white ff, two hexadecimal digits a pixel."""
+    gray = (255 * from_logits(x.double())).round().to("cpu", torch.uint8).numpy()
+    return [bytes(row).hex() for row in gray]
+
+
+def embedding(
+    x: Points, values: PerPoint, foreign: Tensor, *, kept: int, seed: int
+) -> dict[str, list[Any]] | None:
+    """A t-SNE map of all points in thousandths; all foreign ones and others up to `kept` are noted.
+
+    None where scikit-learn is not installed.
+    """
+    try:
+        from sklearn.manifold import TSNE
+    except ImportError:
+        return None
+    points = x.double().cpu().numpy()
+    centered = points - points.mean(0)
+    _, axes = np.linalg.eigh(centered.T @ centered)
+    reduced = centered @ axes[:, -_AXES:]
+    perplexity = min(30.0, len(x) / 4)
+    flat = TSNE(perplexity=perplexity, init="pca", random_state=seed % 2**32).fit_transform(reduced)
+    low, high = flat.min(0), flat.max(0)
+    mask = foreign.cpu().numpy()
+    others = np.flatnonzero(~mask)[: max(0, kept - int(mask.sum()))]  # in no order to speak of
+    rows = np.concatenate([others, np.flatnonzero(mask)])
+    place = np.rint(999 * (flat[rows] - low) / (high - low)).astype(int)
+    return {
+        "x": place[:, 0].tolist(),
+        "y": place[:, 1].tolist(),
+        "witness": [float(f"{v:.3g}") for v in values.cpu()[torch.from_numpy(rows)].tolist()],
+        "foreign": mask[rows].astype(int).tolist(),
+    }

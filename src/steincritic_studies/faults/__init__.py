@@ -1,0 +1,1 @@
+"""Planted faults, and what a diagnosis says of them."""

@@ -1,0 +1,1 @@
+"""Tangent kernels and lazy training: the paper's theory as numbers."""

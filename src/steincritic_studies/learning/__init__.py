@@ -1,0 +1,1 @@
+"""Energies of toy densities, learned by their Stein discrepancy."""

@@ -1,0 +1,1 @@
+"""Power of tests against sample size, bandwidth, split and perturbation."""

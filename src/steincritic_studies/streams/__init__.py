@@ -1,0 +1,1 @@
+"""Alarms of watched streams."""

@@ -1,0 +1,177 @@
+"""score: the same witness as in Python, whatever the chunks; all of the file or none of it."""
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import steincritic as sc
+from steincritic.cli.witness import Summary, write_rows
+from steincritic.data.stream import Chunk
+from steincritic.files import read_tensors, write_tensors
+from steincritic.models import GaussianMixture
+
+Q = GaussianMixture([[0.0, 0.0]])
+X = (Q.sample(230, seed=1) + 0.5).numpy()
+MODELS = """
+import torch
+from steincritic.models import GaussianMixture
+
+normal = GaussianMixture([[0.0, 0.0]])
+three = GaussianMixture([[0.0, 0.0, 0.0]])
+edge = (lambda x: torch.where(x > 2.9, torch.nan, -x), None)
+"""
+SCORE = "--critic critic --model models.py:normal"
+
+
+@pytest.fixture(scope="module")
+def critic():
+    return sc.fit_critic(Q, X, training=sc.Training(epochs=3), seed=0, callbacks=())
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch, critic):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    Path("models.py").write_text(MODELS)
+    critic.save("critic")
+    np.save("x.npy", X)
+    np.savez("x.npz", X)
+    np.savetxt("x.csv", X, delimiter=",", fmt="%.17g", header="a,b", comments="")
+    return tmp_path
+
+
+def rows_of(path):
+    lines = Path(path).read_text().splitlines()
+    assert lines[0] == "row,witness"
+    table = np.array([line.split(",") for line in lines[1:]], dtype=float)
+    return table[:, 0].astype(int), table[:, 1]
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.npz", "x.csv"])
+@pytest.mark.parametrize("chunk", [1, 100, 100_000])
+def test_the_file_holds_the_witness_of_every_row(run, critic, name, chunk):
+    code, out, err = run(f"score {name} {SCORE} --out deep/w.csv --chunk {chunk} --json")
+    assert code == 0 and err == "" and out.count("\n") == 1
+    rows, values = rows_of("deep/w.csv")
+    wanted = critic.witness(X).numpy()
+    np.testing.assert_array_equal(rows, np.arange(len(X)))
+    # rounding of float32 products, whose order depends on the number of rows
+    np.testing.assert_allclose(values, wanted, rtol=1e-4, atol=1e-5)
+    told = json.loads(out)
+    assert told["rows"] == len(X) and told["dropped"] == 0 and len(told["largest"]) == 10
+    np.testing.assert_allclose(told["mean"], values.mean(), rtol=1e-7)  # nine digits are written
+    np.testing.assert_allclose(told["standard_error"], values.std(ddof=1) / len(X) ** 0.5, rtol=1e-7)
+    assert [one["row"] for one in told["largest"][:3]] == np.argsort(-values)[:3].tolist()
+
+
+def test_parquet_is_scored_like_the_rest(run):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    parquet.write_table(pyarrow.table({"a": X[:, 0], "b": X[:, 1]}), "x.parquet", row_group_size=50)
+    for name in ("x.parquet", "x.npy"):
+        assert run(f"score {name} {SCORE} --out {name}.csv --chunk 50")[0] == 0
+    assert Path("x.parquet.csv").read_bytes() == Path("x.npy.csv").read_bytes()
+
+
+def test_standard_input_is_csv(run, monkeypatch):
+    text = Path("x.csv").read_bytes()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+    code, out, _ = run(f"score - {SCORE} --out w.csv")
+    assert code == 0 and out.startswith("standard input under critic: 230 rows")
+    assert len(rows_of("w.csv")[0]) == 230
+
+
+def test_the_summary_names_the_worst_rows(run):
+    code, out, err = run(f"score x.npy {SCORE}")
+    assert code == 0 and err == ""
+    assert "Mean witness" in out and "standard error" in out and "Largest" in out
+    assert not list(Path().glob("*witness*"))
+
+
+def test_rows_with_gaps_stop_the_run_or_are_left_out_with_their_numbers_kept(run):
+    x = X.copy()
+    x[[150, 151], 0] = np.nan
+    np.save("gap.npy", x)
+    code, out, err = run(f"score gap.npy {SCORE} --out w.csv --chunk 100")
+    assert code == 2 and out == "" and "in row 150;" in err and "--drop-nan" in err
+    assert not Path("w.csv").exists() and not list(Path().glob(".w.csv*"))
+    code, out, _ = run(f"score gap.npy {SCORE} --out w.csv --chunk 100 --drop-nan --json")
+    assert code == 0 and json.loads(out)["rows"] == 228 and json.loads(out)["dropped"] == 2
+    rows = rows_of("w.csv")[0]
+    assert 150 not in rows and rows[-1] == 229
+
+
+BAD = {
+    f"score nowhere.npy {SCORE}": "no such data file: nowhere.npy",
+    "score x.npy --critic nowhere --model models.py:normal": "no such file: nowhere",
+    "score x.npy --critic x.csv --model models.py:normal": "x.csv is not a steincritic file or is damaged",
+    "score x.npy --critic other --model models.py:normal": "other is not a saved critic",
+    "score x.npy --critic doctored --model models.py:normal": "doctored is damaged",
+    "score x.npy --critic cut --model models.py:normal": "cut is not a steincritic file or is damaged",
+    "score x.npy --critic critic --model models.py:three": "data have 2 columns but the model has 3",
+    "score three.npy --critic critic --model models.py:three": "the critic has 2 dimensions, x has 3",
+    "score far.npy --critic critic --model models.py:edge": "the model's score is not finite in row 9000",
+    f"score x.npy {SCORE} --chunk 0": "rows must be a whole number of at least 1",
+    f"score x.npy {SCORE} --out x.npy": "--out x.npy is the data",
+    f"score x.npy {SCORE} --out x.csv/w.csv": "cannot write x.csv/w.csv",
+    f"score nan.npy {SCORE} --drop-nan": "no row of nan.npy is free of NaN",
+}
+
+
+@pytest.mark.parametrize("line", BAD)
+def test_what_is_the_users_to_mend_is_one_line_and_exit_code_2(run, line):
+    tensors, about = read_tensors(Path("critic"))
+    write_tensors(Path("other"), tensors, {"format": "else"})
+    write_tensors(Path("doctored"), tensors | {"snapshot/0/w1": torch.zeros(1, 5, 128)}, about)
+    Path("cut").write_bytes(Path("critic").read_bytes()[:-100])
+    np.save("three.npy", np.zeros((4, 3)))
+    np.save("nan.npy", np.full((4, 2), np.nan))
+    far = np.zeros((9100, 2))  # more than the rows that are scored together
+    far[9000] = 3.0
+    np.save("far.npy", far)
+    code, out, err = run(line)
+    assert code == 2 and out == "" and err.startswith("steincritic: ") and err.count("\n") == 1
+    assert BAD[line] in err
+
+
+def test_an_interrupt_leaves_the_old_file_and_nothing_else(run, place, monkeypatch):
+    Path("w.csv").write_text("old")
+
+    def interrupt(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("steincritic.cli.witness.write_rows", interrupt)
+    before = set(place.iterdir())
+    assert run(f"score x.npy {SCORE} --out w.csv")[0] == 130
+    assert Path("w.csv").read_text() == "old" and set(place.iterdir()) == before
+
+
+def test_the_moments_of_chunks_are_those_of_the_whole():
+    values = np.random.default_rng(0).normal(1e6, 1.0, size=1000)
+    summary = Summary()
+    for part in np.array_split(np.arange(1000), 7):
+        summary.add(Chunk(values[part, None], ("a",), part), values[part])
+    np.testing.assert_allclose(summary.mean, values.mean(), rtol=1e-12)  # rounding
+    wanted = values.std(ddof=1) / 1000**0.5
+    np.testing.assert_allclose(summary.standard_error, wanted, rtol=1e-8)  # 1e6 spends six of 16 digits
+    assert [row for row, _ in summary.largest] == np.argsort(-values)[:10].tolist()
+
+
+def test_a_single_row_has_no_standard_error(run):
+    np.save("one.npy", X[:1])
+    assert json.loads(run(f"score one.npy {SCORE} --json")[1])["standard_error"] is None
+    assert "standard error none" in run(f"score one.npy {SCORE}")[1]
+
+
+def test_written_values_keep_all_digits_of_float32():
+    values = np.float32(np.random.default_rng(0).normal(size=500) * 10.0 ** np.arange(-25, 25).repeat(10))
+    file = io.BytesIO()
+    write_rows(file, np.arange(500), values)
+    read = np.array([line.split(b",")[1] for line in file.getvalue().splitlines()], dtype=np.float32)
+    np.testing.assert_array_equal(read, values)
