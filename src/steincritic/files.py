@@ -47,6 +47,10 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
     _sync_folder(path.parent)
 
 
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    write_atomically(path, (json.dumps(content, indent=1) + "\n").encode())
+
+
 def write_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
     """Tensors and a JSON description in one safetensors file."""
     plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
