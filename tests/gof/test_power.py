@@ -9,7 +9,8 @@ from reference import Z_MAX
 from steincritic.critics import MLP
 from steincritic.data import problem, scored
 from steincritic.errors import InputError
-from steincritic.gof import Rate, SplitPower, mean_power, split_power
+from steincritic.gof import SplitPower, mean_power, split_power
+from steincritic.gof.power import Rate
 from steincritic.models import GaussianMixture
 from steincritic.training import Training, fit_bank, fixed
 from steincritic_studies.optimal import OptimalCritic

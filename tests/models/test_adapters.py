@@ -32,7 +32,6 @@ from steincritic.models import (
     OpenMMModel,
     PyMCPosterior,
     SamplingModel,
-    ScoreModel,
     StanPosterior,
     as_model,
 )
@@ -55,7 +54,7 @@ QUICK = Langevin(warmup=100, steps=40, pilots=16)
 class Case:
     """A model and points that are its draws: its own, or those of its library."""
 
-    model: ScoreModel
+    model: Model
     draws: Tensor
     thinned: float = 1.0  # by how much the draws' standard errors exceed those of independent ones
 
