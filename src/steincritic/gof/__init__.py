@@ -6,7 +6,7 @@ from steincritic.gof.crossfit import crossfit_test
 from steincritic.gof.fssd import Fssd, fssd_test
 from steincritic.gof.kernel import Ksd, ksd_test
 from steincritic.gof.panel import CrossFit
-from steincritic.gof.power import Rate, SplitPower, mean_power, split_power
+from steincritic.gof.power import Rate
 from steincritic.gof.result import GofResult
 from steincritic.gof.sequential import MonitorState, Sequential, load_state, monitor
 from steincritic.gof.split import Split, split_test
@@ -22,7 +22,6 @@ __all__ = [
     "Rate",
     "Sequential",
     "Split",
-    "SplitPower",
     "Trials",
     "calibrate",
     "crossfit_test",
@@ -31,10 +30,8 @@ __all__ = [
     "ksd_test",
     "ksdagg_test",
     "load_state",
-    "mean_power",
     "monitor",
     "power",
-    "split_power",
     "split_test",
     "trials_of",
 ]

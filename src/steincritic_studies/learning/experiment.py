@@ -18,8 +18,9 @@ from steincritic.models.mixture import GaussianMixture
 from steincritic.models.perceptron_energy import PerceptronEnergy
 from steincritic.rng import derive
 from steincritic.training.fit import Training
+from steincritic_studies.learning.figures import draw_learning, learning_table
 from steincritic_studies.learning.toys import TOY_NAMES, toy
-from steincritic_studies.study import Context, Experiment, Outcome
+from steincritic_studies.study import Context, Outcome, Study
 
 LEVEL = 0.05
 ENERGY = EnergyMLP(hidden=(64, 64))
@@ -168,11 +169,11 @@ def _mean(values: list[float]) -> dict[str, float]:
     return {"mean": mean(values), "se": spread / len(values) ** 0.5}
 
 
-ENERGIES = Experiment(
-    "learn-ebm",
-    "Energies learned by their Stein discrepancy, tested on fresh data",
-    LearnedEnergies(),
-    LearnedEnergies(
+STUDY = Study(
+    name="learn-ebm",
+    title="Energies learned by their Stein discrepancy, tested on fresh data",
+    full=LearnedEnergies(),
+    tiny=LearnedEnergies(
         densities=("mixture", "moons"),
         runs=2,
         controls=1,
@@ -182,5 +183,7 @@ ENERGIES = Experiment(
         learning=Learning(steps=4, batch_size=50, log_every=2),
         tiny=True,
     ),
-    run,
+    run=run,
+    table=learning_table,
+    figures=draw_learning,
 )
