@@ -31,7 +31,7 @@ from steincritic_studies.study import Context, Outcome, Study
 
 LEVELS = (0.01, 0.05, 0.10)
 SIZES = {"gm-2d": 75, "gm-10d": 200, "skewed-1d": 20}
-CONTROLS = ("naive cross-fit", "pool of 3n, not centred")
+CONTROLS = ("naive cross-fit", "pool of 3n, not centred")  # seeds come from these names
 _TOGETHER = 500
 _POOLS = 10  # of null runs, each with its share of the tests of a cross-fit row and as many null runs
 

@@ -179,9 +179,8 @@ def _rate(cell: ImageCell, data: str, model: RescaledModel, sets: Tensor) -> dic
 def _method(cell: ImageCell) -> tuple[str, Any]:
     method, settings = method_of(cell.method, tiny=cell.tiny)
     if isinstance(settings, CrossFit):
-        settings = replace(
-            settings, cache=Path(cell.weights).parent / "null runs"
-        )  # digits and own draws share
+        # digits and own draws share their null runs
+        settings = replace(settings, cache=Path(cell.weights).parent / "null runs")
     if isinstance(settings, Split):
         settings = replace(settings, pool=cell.pool)
     return method, settings

@@ -65,7 +65,7 @@ def _facts(model: dict[str, Any]) -> str:
     facts = []
     if "bits_per_pixel" in model:
         facts.append(
-            f"{model['bits_per_pixel']:.3f} bits a pixel on digits not learned from, "
+            f"{model['bits_per_pixel']:.3f} bits per pixel on digits not learned from, "
             f"{model['bits_per_pixel_trained_on']:.3f} on others"
         )
     if "fisher_held_out" in model:

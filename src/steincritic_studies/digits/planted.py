@@ -68,7 +68,7 @@ class PlantedDigits:
 
 @dataclass(frozen=True, eq=False)
 class PointSets:
-    """All points of the experiment, scored; the foreign ones stand first in every set."""
+    """All points of the study, scored; the foreign ones stand first in every set."""
 
     train: ScoredPoints  # (replicas, n, d)
     validation: ScoredPoints  # (replicas, n, d)

@@ -28,7 +28,7 @@ LEARNING = replace(FOR_PERCEPTRONS, critic=MLP(hidden=(64, 64)))
 _TEST = CrossFit(cache=False)  # the default; every model is tested once
 _TINY_TEST = CrossFit(draws=19, training=Training(epochs=6), network=MLP(hidden=(8,)), look=1, cache=False)
 _FRESH = 5_000  # points on which divergences are measured
-_PIXELS = 80  # a side of the pictures of densities
+_PIXELS = 80  # per side of the pictures of densities
 _DOTS = 600  # data points in a picture
 
 
@@ -75,7 +75,7 @@ def run(config: LearnedEnergies, context: Context) -> Outcome:
             tested=config.tested,
             energy=config.energy,
             learning=config.learning,
-            device=context.device.type if context.engine == "serial" else "cpu",  # one job a core
+            device=context.device.type if context.engine == "serial" else "cpu",  # one job per core
             tiny=config.tiny,
         )
         for kind, runs in (("gaussian", config.controls), ("learned", config.runs))

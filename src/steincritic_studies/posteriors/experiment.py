@@ -28,7 +28,7 @@ from steincritic_studies.posteriors.models import POSTERIORS, Posterior
 from steincritic_studies.study import Context, Outcome, Study
 
 EXACT, MOMENTS, VI = "exact draws", "independent normals", "mean-field VI"
-NUTS, RAW, CENTERED = "NUTS, thinned", "NUTS, not thinned", "NUTS, centred, thinned"
+NUTS, RAW, CENTERED = "NUTS, thinned", "NUTS, not thinned", "NUTS, centred, thinned"  # as records have it
 TELLING = {"eight schools": ("log tau",), "collinear regression": ("beta[1]", "beta[2]")}
 _PAIRS = {"eight schools": ("mu", "log tau"), "collinear regression": ("beta[1]", "beta[2]")}
 _CHAINS = 4

@@ -14,7 +14,7 @@ _SUGGESTED = "auto"  # among the stagings; all others are chosen by hand
 
 
 def power_table(record: Record) -> str:
-    """One row a method, one column a place on the axis; power with its 95 % interval."""
+    """One row per method, one column per place on the axis; power with its 95 % interval."""
     parts = [_block(rows, axis) for axis, rows in _groups(record)]
     published = _published(record)
     if published:
@@ -22,11 +22,12 @@ def power_table(record: Record) -> str:
     if record.results.get("timings"):
         parts.append("Seconds of one test:\n\n" + _timings(record))
     trials = sorted({row["trials"] for row in record.results["rows"]})
+    datasets = f"{trials[0]} to {trials[-1]}" if len(trials) > 1 else f"{trials[0]}"
     return document(
         record,
         *parts,
-        f"Rejection rate at level 0.05 with its Wilson 95 % interval; {trials[0]} to {trials[-1]} datasets a "
-        "cell, the same for all methods. The cross-fit test has one configuration throughout, its default.",
+        f"Rejection rate at level 0.05 with its Wilson 95 % interval; {datasets} datasets per cell, "
+        "the same for all methods. The cross-fit test has one configuration throughout, its default.",
     )
 
 

@@ -49,7 +49,7 @@ class Streams:
     length: int = 300
     batch: int = 50
     epochs: int = 60
-    together: int = 25  # streams a job
+    together: int = 25  # streams per job
 
 
 def run(config: Streams, context: Context) -> Outcome:
