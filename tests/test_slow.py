@@ -7,10 +7,10 @@ from scipy import stats
 import steincritic as sc
 from steincritic.critics import MLP
 from steincritic.data import ScoredPoints, problem
-from steincritic.gof import SplitPower, split_power
 from steincritic.rng import derive
 from steincritic.training import Gap, Training, Yardsticks, always, fit_bank
 from steincritic_studies.calibration.experiment import null_model
+from steincritic_studies.paper.power import SplitPower, split_power
 from steincritic_studies.paper.published import GM_10D, MSE_SCALE
 
 pytestmark = pytest.mark.slow

@@ -4,18 +4,16 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 import pytest
 
 import steincritic
-from steincritic.cli.reproduce import Name
+from steincritic.cli import reproduce
 from steincritic.models import GaussianMixture
-from steincritic_studies.pages import PAGES
 from steincritic_studies.record import Record
-from steincritic_studies.registry import EXPERIMENTS
 
 Q = GaussianMixture([[0.0, 0.0]])
 X = Q.sample(40, seed=1).numpy()
@@ -292,7 +290,7 @@ def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", sorted(entry_points(group=reproduce.GROUP).names))
 def test_an_experiment_leaves_record_table_and_figures_and_redraws_them_to_the_byte(run, place, name):
     code, out, err = run(f"reproduce {name} --tiny --device cpu --out shown")
     assert code == 0 and err == ""
@@ -306,8 +304,34 @@ def test_an_experiment_leaves_record_table_and_figures_and_redraws_them_to_the_b
     assert contents(place / "shown") == files
 
 
-def test_every_experiment_can_be_named_and_has_a_page():
-    assert set(get_args(Name)) == set(EXPERIMENTS) == set(PAGES)
+def test_an_unknown_study_is_refused_in_one_line_with_the_known_ones(run):
+    code, _, err = run("reproduce gm-2")
+    assert code == 2 and err.count("\n") == 1
+    assert "no study 'gm-2' (did you mean gm-2d?); the studies are adaptive, auto-staging, " in err
+    assert "did you mean" not in run("reproduce zzzzz")[2]
+
+
+def test_without_an_installed_package_there_are_no_studies(run, monkeypatch):
+    monkeypatch.setattr(reproduce, "entry_points", lambda *, group: ())
+    code, _, err = run("reproduce gm-2d")
+    assert code == 2 and "no studies are installed" in err and err.count("\n") == 1
+
+
+def test_another_package_can_bring_a_study(run, monkeypatch, place):
+    (place / "elsewhere.py").write_text(
+        "class Found:\n"
+        "    table, files = '# Here', ['made.png']\n"
+        "class Study:\n"
+        "    def reproduce(self, folder, **options):\n"
+        "        assert options['seed'] == 3 and options['tiny'] and folder.is_dir()\n"
+        "        return Found\n"
+        "STUDY = Study()\n"
+    )
+    monkeypatch.syspath_prepend(place)
+    point = EntryPoint("theirs", "elsewhere:STUDY", reproduce.GROUP)
+    monkeypatch.setattr(reproduce, "entry_points", lambda *, group: (point,))
+    code, out, _ = run("reproduce theirs --tiny --seed 3 --device cpu --out shown")
+    assert code == 0 and "Here" in out and "made.png" in out
 
 
 def test_only_records_of_the_experiment_are_redrawn(run, place):

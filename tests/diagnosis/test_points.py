@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from steincritic.data.points import scored
 from steincritic.diagnosis.halves import split_in_halves
 from steincritic.diagnosis.points import benjamini_hochberg, find_missing, find_points
+from steincritic.gof.null import rank_pvalues
 from steincritic.models import GaussianMixture
 from steincritic.rng import generator
 

@@ -38,7 +38,7 @@ from steincritic.models import (
 from steincritic.models.adapters import outside
 from steincritic.models.adapters.kernel_density import KernelDensity
 from steincritic.models.adapters.stan import _coordinate_names
-from steincritic.models.base import DensityModel, dimension
+from steincritic.models.base import DensityModel, Model, dimension
 from steincritic.rng import generator
 
 pytestmark = pytest.mark.filterwarnings("ignore:It is recommended to use web.AppKey")  # of PyStan's server

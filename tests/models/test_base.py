@@ -8,6 +8,7 @@ from torch import nn
 from reference import Z_MAX, seeded, z_of_mean
 from steincritic.errors import InputError
 from steincritic.models import GaussianMixture, LogDensity, SamplingModel, as_model, dimension
+from steincritic.models.base import Model
 from steincritic.rng import generator
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from steincritic.diagnosis.check import check
+from steincritic.diagnosis.check import CheckResult, check
 from steincritic.models import GaussianMixture
 from steincritic.report.page import About, render
 

@@ -17,7 +17,7 @@ from steincritic.cli.check import parse_shape
 from steincritic.cli.options import FITS, Common, Device, device_named, prepare
 from steincritic.data.tables import read_table
 from steincritic.errors import InputError, ModelError, check_choice, check_count
-from steincritic.files import write_atomically
+from steincritic.files import plain, write_atomically
 from steincritic.learning import (
     FOR_PERCEPTRONS,
     EnergyMLP,
@@ -36,7 +36,6 @@ from steincritic.report.page import check_shape
 from steincritic.report.samples import draw_samples
 from steincritic.training.progress import StepBar
 from steincritic.training.staging import Staged
-from steincritic_studies.record import plain
 
 FILES = ("model.safetensors", "history.json", "samples.png")
 _STATE = "checkpoint.safetensors"

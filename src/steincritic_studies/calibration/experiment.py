@@ -26,11 +26,12 @@ from steincritic.rng import derive, generator
 from steincritic.training.fit import Training, fit_bank
 from steincritic.training.fitted import FittedBank
 from steincritic.training.pacing import DEFAULT_STAGING
-from steincritic_studies.study import Context, Experiment, Outcome
+from steincritic_studies.calibration.figures import calibration_table, draw_calibration
+from steincritic_studies.study import Context, Outcome, Study
 
 LEVELS = (0.01, 0.05, 0.10)
 SIZES = {"gm-2d": 75, "gm-10d": 200, "skewed-1d": 20}
-CONTROLS = ("naive cross-fit", "pool of 3n, not centred")
+CONTROLS = ("naive cross-fit", "pool of 3n, not centred")  # seeds come from these names
 _TOGETHER = 500
 _POOLS = 10  # of null runs, each with its share of the tests of a cross-fit row and as many null runs
 
@@ -218,16 +219,18 @@ def _fit(points: ScoredPoints, config: Split, seed: int) -> FittedBank:
 
 _CONTROLS = {"naive cross-fit": _naive_crossfit, "pool of 3n, not centred": _uncentered_pool}
 
-CALIBRATION = Experiment(
-    "calibration",
-    "Level of every method on null data",
-    Calibration(),
-    Calibration(
+STUDY = Study(
+    name="calibration",
+    title="Level of every method on null data",
+    full=Calibration(),
+    tiny=Calibration(
         problems=("skewed-1d",),
         methods=("crossfit", "split, fresh", "KSD, wild", *CONTROLS),
         runs=8,
         crossfit_runs=8,
         tiny=True,
     ),
-    run,
+    run=run,
+    table=calibration_table,
+    figures=draw_calibration,
 )

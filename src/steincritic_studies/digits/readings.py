@@ -10,7 +10,7 @@ from steincritic.diagnosis.points import benjamini_hochberg, conformal
 from steincritic.gof.null import mean_gap, permutation, pooled_bootstrap
 from steincritic.rng import generator
 from steincritic.shapes import PerPoint, Points
-from steincritic_studies.digits.data import from_logits
+from steincritic_studies.digits.data import as_pixels
 
 _BINS = 40
 _AXES = 50  # principal components that t-SNE gets
@@ -91,12 +91,6 @@ def _images(x: Points, values: PerPoint, foreign: Tensor, rows: Tensor) -> list[
         {"pixels": pixels, "witness": float(values[row]), "foreign": bool(foreign[row])}
         for pixels, row in zip(as_pixels(x[rows]), rows.tolist(), strict=True)
     ]
-
-
-def as_pixels(x: Points) -> list[str]:
-    """Gray values of each image from black 00 to white ff, two hexadecimal digits a pixel."""
-    gray = (255 * from_logits(x.double())).round().to("cpu", torch.uint8).numpy()
-    return [bytes(row).hex() for row in gray]
 
 
 def embedding(

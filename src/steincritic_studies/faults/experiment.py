@@ -18,7 +18,8 @@ from steincritic.gof.power import Rate
 from steincritic.models.mixture import GaussianMixture
 from steincritic.rng import derive, generator
 from steincritic.training.fit import Training
-from steincritic_studies.study import Context, Experiment, Outcome
+from steincritic_studies.faults.figures import draw_faults, faults_table
+from steincritic_studies.study import Context, Outcome, Study
 
 FDR = 0.1
 _FOREIGN = 0.03  # share of rows from elsewhere
@@ -203,14 +204,16 @@ _SUMMARIES: dict[str, Callable[[list[dict[str, Any]]], dict[str, Any]]] = {
     },
 }
 
-FAULTS = Experiment(
-    "planted-faults",
-    "Planted faults and what a diagnosis says of them",
-    PlantedFaults(),
-    PlantedFaults(
+STUDY = Study(
+    name="planted-faults",
+    title="Planted faults and what a diagnosis says of them",
+    full=PlantedFaults(),
+    tiny=PlantedFaults(
         counts=(("points", 60, 2), ("coordinate", 60, 2), ("region", 60, 2), ("none", 60, 2)),
         together=2,
         tiny=True,
     ),
-    run,
+    run=run,
+    table=faults_table,
+    figures=draw_faults,
 )

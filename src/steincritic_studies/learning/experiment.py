@@ -18,8 +18,9 @@ from steincritic.models.mixture import GaussianMixture
 from steincritic.models.perceptron_energy import PerceptronEnergy
 from steincritic.rng import derive
 from steincritic.training.fit import Training
+from steincritic_studies.learning.figures import draw_learning, learning_table
 from steincritic_studies.learning.toys import TOY_NAMES, toy
-from steincritic_studies.study import Context, Experiment, Outcome
+from steincritic_studies.study import Context, Outcome, Study
 
 LEVEL = 0.05
 ENERGY = EnergyMLP(hidden=(64, 64))
@@ -27,7 +28,7 @@ LEARNING = replace(FOR_PERCEPTRONS, critic=MLP(hidden=(64, 64)))
 _TEST = CrossFit(cache=False)  # the default; every model is tested once
 _TINY_TEST = CrossFit(draws=19, training=Training(epochs=6), network=MLP(hidden=(8,)), look=1, cache=False)
 _FRESH = 5_000  # points on which divergences are measured
-_PIXELS = 80  # a side of the pictures of densities
+_PIXELS = 80  # per side of the pictures of densities
 _DOTS = 600  # data points in a picture
 
 
@@ -74,7 +75,7 @@ def run(config: LearnedEnergies, context: Context) -> Outcome:
             tested=config.tested,
             energy=config.energy,
             learning=config.learning,
-            device=context.device.type if context.engine == "serial" else "cpu",  # one job a core
+            device=context.device.type if context.engine == "serial" else "cpu",  # one job per core
             tiny=config.tiny,
         )
         for kind, runs in (("gaussian", config.controls), ("learned", config.runs))
@@ -168,11 +169,11 @@ def _mean(values: list[float]) -> dict[str, float]:
     return {"mean": mean(values), "se": spread / len(values) ** 0.5}
 
 
-ENERGIES = Experiment(
-    "learn-ebm",
-    "Energies learned by their Stein discrepancy, tested on fresh data",
-    LearnedEnergies(),
-    LearnedEnergies(
+STUDY = Study(
+    name="learn-ebm",
+    title="Energies learned by their Stein discrepancy, tested on fresh data",
+    full=LearnedEnergies(),
+    tiny=LearnedEnergies(
         densities=("mixture", "moons"),
         runs=2,
         controls=1,
@@ -182,5 +183,7 @@ ENERGIES = Experiment(
         learning=Learning(steps=4, batch_size=50, log_every=2),
         tiny=True,
     ),
-    run,
+    run=run,
+    table=learning_table,
+    figures=draw_learning,
 )

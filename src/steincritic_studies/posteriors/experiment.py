@@ -23,11 +23,12 @@ from steincritic.rng import derive, generator
 from steincritic.shapes import Points
 from steincritic.training.fit import Training
 from steincritic_studies.posteriors import draws as posterior_draws
+from steincritic_studies.posteriors.figures import draw_posteriors, posterior_table
 from steincritic_studies.posteriors.models import POSTERIORS, Posterior
-from steincritic_studies.study import Context, Experiment, Outcome
+from steincritic_studies.study import Context, Outcome, Study
 
 EXACT, MOMENTS, VI = "exact draws", "independent normals", "mean-field VI"
-NUTS, RAW, CENTERED = "NUTS, thinned", "NUTS, not thinned", "NUTS, centred, thinned"
+NUTS, RAW, CENTERED = "NUTS, thinned", "NUTS, not thinned", "NUTS, centred, thinned"  # as records have it
 TELLING = {"eight schools": ("log tau",), "collinear regression": ("beta[1]", "beta[2]")}
 _PAIRS = {"eight schools": ("mu", "log tau"), "collinear regression": ("beta[1]", "beta[2]")}
 _CHAINS = 4
@@ -187,11 +188,11 @@ def _diagnoses(name: str, q: Posterior, config: PosteriorChecks, seed: int) -> d
     }
 
 
-POSTERIOR = Experiment(
-    "posterior-checks",
-    "Draws of posteriors: NUTS and variational inference",
-    PosteriorChecks(),
-    PosteriorChecks(
+STUDY = Study(
+    name="posterior-checks",
+    title="Draws of posteriors: NUTS and variational inference",
+    full=PosteriorChecks(),
+    tiny=PosteriorChecks(
         independent=(EXACT, MOMENTS),
         sizes=(60,),
         trials=3,
@@ -203,5 +204,7 @@ POSTERIOR = Experiment(
         diagnosed_size=120,
         epochs=5,
     ),
-    run,
+    run=run,
+    table=posterior_table,
+    figures=draw_posteriors,
 )

@@ -12,7 +12,7 @@ from steincritic.gof.aggregated import KsdAgg
 from steincritic.gof.fssd import Fssd
 from steincritic.gof.kernel import Ksd
 from steincritic.gof.panel import CrossFit
-from steincritic.gof.power import Rate, SplitPower, mean_power
+from steincritic.gof.power import Rate
 from steincritic.gof.split import Split
 from steincritic.gof.trials import trials_of
 from steincritic.models.rbm import GaussianBernoulliRBM, block_gibbs, random_rbm
@@ -21,7 +21,7 @@ from steincritic.stein.kernels import IMQ, RBF
 from steincritic.training.fit import Training
 from steincritic.training.pacing import DEFAULT_STAGING
 from steincritic.training.staging import Staged, fixed
-from steincritic_studies.optimal import OptimalCritic
+from steincritic_studies.paper.power import OptimalCritic, SplitPower, mean_power
 
 MEDIAN = "KSD, median"
 SELECTED = "KSD, δ = 2^-4"

@@ -23,7 +23,7 @@ _LOOP_LIMIT = 1000  # the loop holds n x n arrays and takes minutes beyond
 
 
 def timings(name: str, sizes: Sequence[int], context: Context) -> list[dict[str, Any]]:
-    """One row a method and size; empty without sizes."""
+    """One row per method and size; empty without sizes."""
     if not sizes:
         return []
     pair = problem(name).to(context.device, torch.float32)

@@ -19,7 +19,8 @@ from steincritic.gof.sequential import monitor
 from steincritic.models.base import SamplingModel
 from steincritic.rng import derive
 from steincritic.training.fit import Training
-from steincritic_studies.study import Context, Experiment, Outcome
+from steincritic_studies.streams.figures import draw_streams, streams_table
+from steincritic_studies.study import Context, Outcome, Study
 
 LEVEL = 0.05
 
@@ -48,7 +49,7 @@ class Streams:
     length: int = 300
     batch: int = 50
     epochs: int = 60
-    together: int = 25  # streams a job
+    together: int = 25  # streams per job
 
 
 def run(config: Streams, context: Context) -> Outcome:
@@ -125,16 +126,18 @@ def _control(model: SamplingModel, x: Tensor, batch: int, config: Sequential, se
     return int(crossed[0]) + 1 if len(crossed) else None
 
 
-STREAMS = Experiment(
-    "streams",
-    "Alarms of monitored streams",
-    Streams(),
-    Streams(
+STUDY = Study(
+    name="streams",
+    title="Alarms of monitored streams",
+    full=Streams(),
+    tiny=Streams(
         methods=("soft-rank",),
         counts=(("null", 2), ("data", 2), ("control", 2)),
         length=120,
         epochs=6,
         together=2,
     ),
-    run,
+    run=run,
+    table=streams_table,
+    figures=draw_streams,
 )
