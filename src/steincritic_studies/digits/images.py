@@ -13,19 +13,21 @@ import torch
 from torch import Tensor
 
 from steincritic.critics.mlp import MLP
-from steincritic.diagnosis.check import Diagnosis, diagnose
+from steincritic.diagnosis.check import CheckResult, check
 from steincritic.engine import run_sweep
 from steincritic.files import read_tensors
 from steincritic.gof.choose import gof_test
-from steincritic.gof.panel import CrossFit
+from steincritic.gof.crossfit import CrossFit
+from steincritic.gof.power import trials_of
 from steincritic.gof.split import Split
-from steincritic.gof.trials import trials_of
+from steincritic.gof.test import GofTest
 from steincritic.rng import derive, generator
 from steincritic.shapes import Points
+from steincritic.training.fit import Training
 from steincritic_studies.digits.data import as_pixels, digit_parts
 from steincritic_studies.digits.images_figures import draw_images, images_table
 from steincritic_studies.digits.models import FOR_DIGITS, FlowFit, MachineFit, RescaledModel, learn, model_of
-from steincritic_studies.power.jobs import MEDIAN, method_of
+from steincritic_studies.power.jobs import MEDIAN, tests_by_name
 from steincritic_studies.study import Clock, Context, Outcome, Study
 
 FLOW, MACHINE = "flow", "RBM"
@@ -159,10 +161,7 @@ def _tested_digits(digits: Literal["mnist", "small"], folder: str, seed: int) ->
 
 def _rate(cell: ImageCell, data: str, model: RescaledModel, sets: Tensor) -> dict[str, Any]:
     start = time.perf_counter()
-    method, settings = _method(cell)
-    seed = derive(cell.seed, data, cell.n)
-    found = trials_of(model, sets, method=method, seed=seed, config=settings, null_pool=cell.null_runs)
-    rate = found.rate()
+    rate = trials_of(model, sets, _test(cell), seed=derive(cell.seed, data, cell.n)).rate()
     return {
         "model": cell.model,
         "data": data,
@@ -176,23 +175,21 @@ def _rate(cell: ImageCell, data: str, model: RescaledModel, sets: Tensor) -> dic
     }
 
 
-def _method(cell: ImageCell) -> tuple[str, Any]:
-    method, settings = method_of(cell.method, tiny=cell.tiny)
-    if isinstance(settings, CrossFit):
-        # digits and own draws share their null runs
-        settings = replace(settings, cache=Path(cell.weights).parent / "null runs")
-    if isinstance(settings, Split):
-        settings = replace(settings, pool=cell.pool)
-    return method, settings
+def _test(cell: ImageCell) -> GofTest:
+    test = tests_by_name(tiny=cell.tiny)[cell.method]
+    if isinstance(test, CrossFit):  # digits and own draws share their null runs
+        pool = max(cell.null_runs, test.draws or 0)
+        return replace(test, cache=Path(cell.weights).parent / "null runs", null_pool=pool)
+    return replace(test, pool=cell.pool) if isinstance(test, Split) else test
 
 
 def _seen(model: RescaledModel, x: Points, labels: Tensor, config: ImageModels, seed: int) -> dict[str, Any]:
     """What a diagnosis shows: images at both ends of the witness, shares by pixel, digits by class."""
     rows = torch.randperm(len(x), generator=generator(seed, "diagnosed"))[: config.diagnosed]
     points, shown = x[rows.to(x.device)], config.shown
-    settings = Split(pool=config.pool, threshold="permutation")
-    test = gof_test(model, points, "split", seed=derive(seed, "test"), config=settings)
-    d = diagnose(model, points, seed=derive(seed, "diagnosis"), test=test)
+    split = Split(pool=config.pool, threshold="permutation", training=Training())
+    test = gof_test(model, points, split, seed=derive(seed, "test"))
+    d = check(model, points, seed=derive(seed, "diagnosis"), test=test)
     assert d.missing is not None
     witness, labels = d.points.witness, labels[rows]
     order = witness.argsort(descending=True)
@@ -225,7 +222,7 @@ def _by_class(witness: Tensor, labels: Tensor) -> list[dict[str, Any]]:
     return found
 
 
-def _pixel_ratios(diagnosis: Diagnosis) -> list[float]:
+def _pixel_ratios(diagnosis: CheckResult) -> list[float]:
     """Each pixel's share of the witness over its standard error, by critics that have not seen the points."""
     singles = [slice(j, j + 1) for j in range(diagnosis.data.dim)]
     halves = diagnosis.halves

@@ -193,7 +193,7 @@ def learn_machine(
     return fit_energy(
         start.to(device),
         x,
-        config=learning,
+        learning=learning,
         seed=derive(seed, "learning"),
         callbacks=callbacks,
         checkpoint=checkpoint,

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from steincritic.diagnosis.points import benjamini_hochberg, conformal
-from steincritic.gof.null import mean_gap, permutation, pooled_bootstrap
+from steincritic.diagnosis.points import benjamini_hochberg
+from steincritic.gof.null import mean_gap, permutation, pooled_bootstrap, rank_pvalues
 from steincritic.rng import generator
 from steincritic.shapes import PerPoint, Points
 from steincritic_studies.digits.data import as_pixels
@@ -35,7 +35,7 @@ def roc_area(values: PerPoint, positive: Tensor) -> float:
 
 def listed(values: PerPoint, foreign: Tensor, reference: PerPoint, fdr: float) -> dict[str, float]:
     """The list with a bounded false discovery rate, judged by what is known of its points."""
-    chosen = benjamini_hochberg(conformal(values, reference), fdr)
+    chosen = benjamini_hochberg(rank_pvalues(values, reference), fdr)
     count, right = int(chosen.sum()), int((chosen & foreign).sum())
     return {
         "listed": count,

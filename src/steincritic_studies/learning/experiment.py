@@ -11,7 +11,7 @@ from torch import Tensor
 from steincritic.critics.mlp import MLP
 from steincritic.engine import run_sweep
 from steincritic.gof.choose import gof_test
-from steincritic.gof.panel import CrossFit
+from steincritic.gof.crossfit import CrossFit
 from steincritic.gof.power import Rate
 from steincritic.learning import FOR_PERCEPTRONS, EnergyMLP, Learning, fit_energy
 from steincritic.models.mixture import GaussianMixture
@@ -104,7 +104,7 @@ def run_learn_job(job: LearnJob) -> dict[str, Any]:
     start = time.perf_counter()
     fresh = law.sample(job.tested, seed=derive(seed, "tested"))
     config = _TINY_TEST if job.tiny else _TEST
-    test = gof_test(model, fresh, "crossfit", LEVEL, seed, config=config, device=job.device)
+    test = gof_test(model, fresh, config, LEVEL, seed, job.device)
     seconds["test"] = time.perf_counter() - start
     result = {"pvalue": test.pvalue, "rejected": test.rejected, "seconds": seconds}
     result |= _divergences(law, model, x.std(0), seed)
@@ -114,7 +114,7 @@ def run_learn_job(job: LearnJob) -> dict[str, Any]:
 def _learned(job: LearnJob, x: Tensor, seed: int) -> PerceptronEnergy:
     if job.kind == "gaussian":
         return job.energy.begin(x, seed)
-    model = fit_energy(job.energy, x, config=job.learning, seed=seed, device=job.device).model
+    model = fit_energy(job.energy, x, learning=job.learning, seed=seed, device=job.device).model
     assert isinstance(model, PerceptronEnergy)
     return model.to("cpu", torch.float64)
 

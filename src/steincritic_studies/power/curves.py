@@ -7,7 +7,7 @@ from typing import Any
 
 from steincritic.engine import run_sweep
 from steincritic_studies.power.figures import draw_power, power_table
-from steincritic_studies.power.jobs import MEDIAN, SELECTED, PowerJob, run_power_job
+from steincritic_studies.power.jobs import FACTORS, MEDIAN, SELECTED, SHARES, PowerJob, run_power_job
 from steincritic_studies.power.timings import timings
 from steincritic_studies.study import Context, Outcome, Study
 
@@ -114,14 +114,14 @@ _EASY = replace(
     null_pool=199,
     timed=(),
 )
-_FACTORS = tuple(f"KSD at {2.0**k:g}" for k in range(-6, 3))
+_FACTORS = tuple(f"KSD at {factor:g}" for factor in FACTORS)
 _BANDWIDTH = PowerCurves(
     problem="gm-50d", axis="method", methods=("split", "crossfit", *_FACTORS), sizes=(1500,), null_pool=199
 )
 _SPLITS = PowerCurves(
     problem="gm-50d-easy",
     axis="method",
-    methods=(*(f"split at {k / 10:g}" for k in range(1, 10)), SELECTED, "crossfit"),
+    methods=(*(f"split at {share:g}" for share in SHARES), SELECTED, "crossfit"),
     sizes=(500,),
 )
 _RBM_PUBLISHED = {
