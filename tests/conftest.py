@@ -5,8 +5,6 @@ import pytest
 import torch
 from hypothesis import settings
 
-from steincritic import cli
-
 matplotlib.use("Agg")
 torch.set_num_threads(1)  # the nets here are too small to share among threads
 settings.register_profile("steincritic", derandomize=True, deadline=None, max_examples=40)
@@ -26,6 +24,8 @@ def _global_state_stays():
 @pytest.fixture
 def run(capfd):
     """Runs a command line in this process: (exit code, standard output, standard error)."""
+
+    from steincritic import cli
 
     def command(line):
         with pytest.raises(SystemExit) as exited:
