@@ -66,7 +66,7 @@ def guarded(work: Callable[[Manner], int], manner: Manner) -> int:
     except KeyboardInterrupt as interrupt:
         _take_down_bars()
         way_on = str(interrupt) or "nothing half-written is left behind"
-        _complain(f"interrupted; {way_on}", manner)
+        print(f"steincritic: interrupted; {way_on}", file=sys.stderr)
         return INTERRUPTED
     except Exception as error:
         _take_down_bars()
@@ -75,10 +75,10 @@ def guarded(work: Callable[[Manner], int], manner: Manner) -> int:
             import traceback
 
             traceback.print_exc()
-            if manner.json:
-                print_json({"error": f"{type(error).__name__}: {line}"})
         else:
-            _complain(line, manner)
+            print(f"steincritic: {line}", file=sys.stderr)
+        if manner.json:
+            print_json({"error": line or type(error).__name__})
         return ERROR
     finally:
         _BEGAN.reset(began)
@@ -128,12 +128,6 @@ def _users() -> tuple[type[BaseException], ...]:
     """Errors that are the user's to mend. Only a loaded torch can run out of memory."""
     torch = sys.modules.get("torch")
     return (InputError, DivergedError, OSError, *([torch.OutOfMemoryError] if torch else []))
-
-
-def _complain(line: str, manner: Manner) -> None:
-    print(f"steincritic: {line}", file=sys.stderr)
-    if manner.json:
-        print_json({"error": line})
 
 
 def _take_down_bars() -> None:
