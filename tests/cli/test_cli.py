@@ -152,7 +152,7 @@ def test_settings_may_come_from_a_file_and_the_command_line_has_the_last_word(ru
     [
         ("level = [", "is no TOML file"),
         ("levle = 0.1", "sets 'levle'; did you mean level?"),
-        ("speed = 1", "sets 'speed', which is none of"),
+        ("colour = 1", "sets 'colour', which is none of"),
         ("level = [0.1]", "must be one value"),
         ("json = 1", "json in the settings file must be true or false, got 1"),
         ("level = 'high'", "--level must be a number, got 'high'"),
