@@ -12,7 +12,9 @@ import pytest
 
 import steincritic as sc
 from steincritic.cli import COMMANDS
+from steincritic.cli.options import check_data
 from steincritic.cli.parsing import options_of, parsed
+from steincritic.data.stream import missing_file
 from steincritic.learning import FOR_PERCEPTRONS, Learning
 
 HEAVY = ("torch", "numpy", "matplotlib", "scipy", "rich", "jinja2")
@@ -187,6 +189,13 @@ def test_importing_the_library_imports_nothing_else():
         check=True,
     )
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("name", ["nowhere.npy", "x.parquet", "y.npy", "no/folder/x.npy", "."])
+def test_a_missing_file_is_named_as_the_library_names_it(name):
+    with pytest.raises(sc.InputError) as caught:
+        check_data(Path(name))
+    assert str(caught.value) == missing_file(Path(name))
 
 
 # With it.

@@ -28,6 +28,12 @@ def place(tmp_path, monkeypatch):
     np.save("few.npy", X[:6])
 
 
+def test_a_model_that_ends_the_program_gives_no_verdict(run):
+    Path("ends.py").write_text("import sys\nmodel = (lambda x: sys.exit(0), None)\n")
+    code, out, err = run("test good.npy --model ends.py:model --test ksd")
+    assert code == 2 and out == "" and err.count("\n") == 1 and "exit" in err.lower()
+
+
 @pytest.mark.parametrize(("data", "code"), [("good.npy", 0), ("wrong.npy", 1)])
 def test_the_exit_code_is_the_verdict(run, data, code):
     got, out, err = run(f"test {data} {MODEL} --test ksd")
@@ -69,7 +75,7 @@ def test_null_runs_are_kept_unless_told_otherwise(run):
         ("--test ksd --draws 0", "draws must be a whole number of at least 1"),
         ("--test ksd --draws 3", "3 null draws cannot reach level"),
         ("--test ksd --address here", "--address is for --engine dask"),
-        ("--test crossfit --device cuda:99", "device 'cuda:99' cannot be used here"),
+        ("--test ksd --device cuda:99", "device 'cuda:99' cannot be used here"),
         ("--test ksd --out good.npy/below", "cannot write good.npy/below"),
     ],
 )

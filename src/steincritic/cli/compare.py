@@ -12,6 +12,7 @@ from steincritic.cli.options import (
     Common,
     Data,
     OptionalPath,
+    OptionalText,
     Options,
     TestOptions,
     device_named,
@@ -38,9 +39,11 @@ class _Candidates(Options):
 class Compare(Common, AsJson, TestOptions, _Candidates, Data):
     """Rank models by their distance to the data, and test each of them.
 
-    Exit code 0: not all models are rejected, 1: all are rejected, 2: error. --test none skips the tests.
+    Exit code 0: not all models are rejected, 1: all are rejected, 2: error.
     """
 
+    test: OptionalText = None
+    """crossfit, split, ksd, ksdagg or fssd; none skips the tests; by default the program decides."""
     out: OptionalPath = None
     """Folder for comparison.json."""
 

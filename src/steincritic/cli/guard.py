@@ -52,7 +52,10 @@ def perform(command: Command, manner: Manner) -> int:
     manner.follow(command)
     command.check()
     with _output(manner):
-        return command()
+        try:
+            return command()
+        except SystemExit as exited:  # of a user's model, say; its code would pass for a verdict
+            raise InputError(f"the program was ended from within, with exit code {exited.code}") from exited
 
 
 def guarded(work: Callable[[Manner], int], manner: Manner) -> int:
@@ -146,7 +149,7 @@ def _output(manner: Manner) -> Iterator[None]:
         if manner.quiet:
             stack.enter_context(warnings.catch_warnings())
             warnings.simplefilter("ignore")
-            nowhere = stack.enter_context(open(os.devnull, "w"))
+            nowhere = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
             stack.enter_context(redirect_stdout(nowhere))
             stack.enter_context(redirect_stderr(nowhere))
         elif manner.json:

@@ -138,8 +138,11 @@ class TestOptions(OnDevice, Seeded):
         if name is None:
             name, reason = choose_method(model, points)
         options: dict[str, Any] = {"config": self._settings(name)}
-        if name == "crossfit" and self.device != "auto":
-            options["device"] = device_named(self.device)
+        if self.device != "auto":
+            device = device_named(self.device)
+            points = points.to(device=device)
+            if name == "crossfit":  # the others stay where the points are
+                options["device"] = device
         result = gof.gof_test(model, points, name, self.level, self.seed, **options)
         return replace(result, notes=(f"Method {name}: {reason}.", *result.notes)) if reason else result
 
