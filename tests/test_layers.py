@@ -10,7 +10,7 @@ import steincritic
 ROOT = Path(steincritic.__file__).parent
 LAYERS = (
     "shapes errors rng files devices models data stein critics training gof diagnosis learning "
-    "engine report cli __main__"
+    "engine report public cli __main__"
 ).split()
 SOURCES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
 MODULES = {str(path.relative_to(ROOT)): ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}

@@ -73,7 +73,7 @@ def place(tmp_path, monkeypatch):
 )
 @pytest.mark.parametrize("method", ["ksd", "ksdagg"])
 def test_the_exit_code_is_the_verdict(run, data, code, words, method):
-    got, out, err = run(f"check {data} --model models.py:normal --method {method}")
+    got, out, err = run(f"check {data} --model models.py:normal --test {method}")
     assert got == code and err == ""
     assert words in out and f"{data} against models.py:normal" in out
 
@@ -81,7 +81,7 @@ def test_the_exit_code_is_the_verdict(run, data, code, words, method):
 def test_models_are_built_in_files_or_modules(run, monkeypatch, place):
     monkeypatch.syspath_prepend(place)
     for model in ("gm-2d", "models.py:normal", "models:normal", f"{place}/models.py:no_sampler"):
-        assert run(f"check good.npy --model {model} --method ksd --json")[0] in (0, 1)
+        assert run(f"check good.npy --model {model} --test ksd --json")[0] in (0, 1)
 
 
 def test_without_a_method_one_is_chosen_and_named(run):
@@ -90,14 +90,14 @@ def test_without_a_method_one_is_chosen_and_named(run):
 
 
 def test_json_is_one_object_on_standard_output_and_nothing_else(run):
-    code, out, err = run("check wrong.npy --model models.py:normal --method ksd --seed 3 --json")
+    code, out, err = run("check wrong.npy --model models.py:normal --test ksd --seed 3 --json")
     result = json.loads(out)
     assert out.count("\n") == 1 and err == "" and code == 1
     assert result["rejected"] and result["method"] == "ksd" and result["seed"] == 3 and result["n"] == 40
 
 
 def test_the_result_goes_to_a_file_too(run, place):
-    code, out, _ = run("check good.npy --model models.py:normal --method ksd --out deep/er --json")
+    code, out, _ = run("check good.npy --model models.py:normal --test ksd --out deep/er --json")
     printed = json.loads(out)
     files = [Path(name).name for name in printed.pop("files")]
     assert code == 0 and json.loads((place / "deep" / "er" / "result.json").read_text()) == printed
@@ -106,7 +106,7 @@ def test_the_result_goes_to_a_file_too(run, place):
 
 
 def test_an_existing_report_is_kept_unless_told_otherwise(run, place):
-    line = "check good.npy --model models.py:normal --method ksd --out there"
+    line = "check good.npy --model models.py:normal --test ksd --out there"
     assert run(line)[0] == 0
     before = (place / "there" / "report.html").read_bytes()
     code, _, err = run(line)
@@ -116,7 +116,7 @@ def test_an_existing_report_is_kept_unless_told_otherwise(run, place):
 
 
 def test_the_witness_of_every_row_is_in_the_csv_and_the_critic_can_be_loaded(run, place):
-    run("check wrong.npy --model models.py:normal --method ksd --out there")
+    run("check wrong.npy --model models.py:normal --test ksd --out there")
     rows = (place / "there" / "witness.csv").read_text().splitlines()
     assert rows[0] == "row,witness,pvalue,flagged" and len(rows) == 41
     critic = steincritic.load_critic(place / "there" / "critic.safetensors", Q)
@@ -126,24 +126,22 @@ def test_the_witness_of_every_row_is_in_the_csv_and_the_critic_can_be_loaded(run
 def test_rows_with_nan_are_left_out_on_demand(run):
     values = np.vstack([X, np.full((2, 2), np.nan)])
     np.savetxt("gaps.csv", values, delimiter=",", header="height,width", comments="")
-    code, out, _ = run("check gaps.csv --model models.py:normal --method ksd --drop-nan")
+    code, out, _ = run("check gaps.csv --model models.py:normal --test ksd --drop-nan")
     assert code == 0 and "2 rows with NaN or infinite values were left out" in out
 
 
 def test_few_points_are_tested_without_a_diagnosis(run, place):
-    code, out, _ = run("check few.npy --model models.py:normal --method ksd --out there --json")
+    code, out, _ = run("check few.npy --model models.py:normal --test ksd --out there --json")
     assert code == 0 and json.loads(out)["n"] == 6
     assert [path.name for path in (place / "there").iterdir()] == ["result.json"]
 
 
 def test_settings_may_come_from_a_file_and_the_command_line_has_the_last_word(run):
-    Path("check.toml").write_text(
-        'model = "models.py:normal"\nmethod = "ksd"\nlevel = 0.1\ndrop-nan = true\n'
-    )
+    Path("check.toml").write_text('model = "models.py:normal"\ntest = "ksd"\nlevel = 0.1\ndrop-nan = true\n')
     code, out, _ = run("check good.npy --config check.toml --json")
     assert code == 0 and json.loads(out)["level"] == 0.1
     assert json.loads(run("check good.npy --config check.toml --level 0.2 --json")[1])["level"] == 0.2
-    Path("check.toml").write_text('data = "good.npy"\nmodel = "models.py:normal"\nmethod = "ksd"\n')
+    Path("check.toml").write_text('data = "good.npy"\nmodel = "models.py:normal"\ntest = "ksd"\n')
     assert run("check --config check.toml --json")[0] == 0
 
 
@@ -151,8 +149,11 @@ def test_settings_may_come_from_a_file_and_the_command_line_has_the_last_word(ru
     ("text", "words"),
     [
         ("level = [", "is no TOML file"),
-        ("levle = 0.1", "sets 'levle', which is none of"),
+        ("levle = 0.1", "sets 'levle'; did you mean level?"),
+        ("colour = 1", "sets 'colour', which is none of"),
         ("level = [0.1]", "must be one value"),
+        ("json = 1", "json in the settings file must be true or false, got 1"),
+        ("level = 'high'", "--level must be a number, got 'high'"),
     ],
 )
 def test_settings_that_cannot_be_used_are_named(run, text, words):
@@ -164,12 +165,12 @@ def test_settings_that_cannot_be_used_are_named(run, text, words):
 
 def test_names_are_printed_as_they_are(run):
     np.save("x[bold].npy", X)
-    assert "x[bold].npy against" in run("check x[bold].npy --model models.py:normal --method ksd")[1]
+    assert "x[bold].npy against" in run("check x[bold].npy --model models.py:normal --test ksd")[1]
 
 
 # Errors.
 
-CHECK = "--model models.py:normal --method ksd"
+CHECK = "--model models.py:normal --test ksd"
 BAD_INPUT = {
     f"check nowhere.npy {CHECK}": "no such data file: nowhere.npy",
     f"check . {CHECK}": "no such data file",
@@ -195,9 +196,9 @@ BAD_INPUT = {
     "check good.npy --model models.py:broken": "raised OSError: the server is away",
     "check good.npy --model models.py:narrow": "model.score must return the shape of its argument",
     "check good.npy --model models.py:nan": "the score at x has NaN",
-    "check good.npy --model models.py:no_sampler --method crossfit": "methods split and ksd work without",
-    "check few.npy --model models.py:normal --method crossfit": "x has 6 points; 5 folds need",
-    "check good.npy --model models.py:normal --method magic": "method must be one of auto, crossfit",
+    "check good.npy --model models.py:no_sampler --test crossfit": "methods split and ksd work without",
+    "check few.npy --model models.py:normal --test crossfit": "x has 6 points; 5 folds need",
+    "check good.npy --model models.py:normal --test magic": "test must be one of crossfit, split",
     f"check good.npy {CHECK} --level 2": "level must lie in (0, 1), for example 0.05: got 2.0",
     f"check good.npy {CHECK} --level nan": "level must lie in (0, 1)",
     f"check good.npy {CHECK} --level 1e-6": "null draws cannot reach level 1e-06",
@@ -257,19 +258,19 @@ def test_the_place_of_an_error_is_shown_on_demand(run):
 
 
 def test_an_error_that_nobody_expected_is_no_verdict(run, monkeypatch):
-    def fail(*arguments):
+    def fail(*arguments, **options):
         raise AttributeError("a defect")
 
-    monkeypatch.setattr("steincritic.cli.check.gof_test", fail)
+    monkeypatch.setattr("steincritic.gof.gof_test", fail)
     code, out, err = run(f"check good.npy {CHECK}")
     assert code == 2 and out == "" and "AttributeError: a defect" in err
 
 
 def test_an_interrupt_has_the_shells_exit_code(run, monkeypatch):
-    def interrupt(*arguments):
+    def interrupt(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("steincritic.cli.check.gof_test", interrupt)
+    monkeypatch.setattr("steincritic.gof.gof_test", interrupt)
     code, _, err = run(f"check good.npy {CHECK}")
     assert code == 130 and err.count("\n") == 1
 
@@ -361,7 +362,7 @@ def process(line):
 
 
 def test_a_process_ends_with_the_verdict(place):
-    done = process("check wrong.npy --model models.py:normal --method ksd --json")
+    done = process("check wrong.npy --model models.py:normal --test ksd --json")
     assert done.returncode == 1 and done.stderr == ""
     assert json.loads(done.stdout)["rejected"]
 
