@@ -15,10 +15,8 @@ from steincritic.cli.options import (
     OptionalText,
     Options,
     TestOptions,
-    device_named,
     model_named,
     prepare,
-    write_json,
 )
 from steincritic.errors import InputError
 
@@ -61,17 +59,17 @@ class Compare(Common, AsJson, TestOptions, _Candidates, Data):
             prepare(self.out)
 
     def __call__(self) -> int:
-        from steincritic.diagnosis.compare import compare_models
+        from steincritic.diagnosis.compare import compare
+        from steincritic.files import write_json
 
-        test = self.for_each()
-        result = compare_models(
+        result = compare(
             [model_named(spec) for spec in self.model],
             self.data,
             names=self.name or self.model,
             level=self.level,
             seed=self.seed,
-            test=test,
-            device=None if self.device == "auto" else device_named(self.device),
+            test=self.for_each(),
+            device=self.device,
         )
         about = {"models": list(self.model), "data": str(self.data)}
         content = described(result.to_dict(), command="compare", **about)

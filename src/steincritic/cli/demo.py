@@ -4,13 +4,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from steincritic.cli.check import command_line, show, told, write_all
+from steincritic.cli.check import command_line, reading, show
 from steincritic.cli.guard import FITS, described, print_json
 from steincritic.cli.options import AsJson, Common, TestOptions, prepare
 from steincritic.errors import InputError, check_count
 
 if TYPE_CHECKING:
-    from steincritic.models.base import ScoreModel
+    from steincritic.models import base
     from steincritic.shapes import Points
 
 
@@ -32,7 +32,8 @@ class Demo(Common, AsJson, TestOptions):
 
     def __call__(self) -> int:
         from steincritic.data.points import scored
-        from steincritic.diagnosis import diagnose
+        from steincritic.diagnosis.check import check
+        from steincritic.report.folder import save_check
         from steincritic.report.page import About
 
         model, cases, image_shape = _digits() if self.problem == "digits" else _mixture(self.n)
@@ -40,13 +41,13 @@ class Demo(Common, AsJson, TestOptions):
         found = {}
         for name, title, x in cases:
             test = options.run(model, scored(model, x))
-            diagnosis = diagnose(model, x, level=self.level, seed=self.seed, test=test)
+            result = check(model, x, test=test, level=self.level, seed=self.seed, device=self.device)
             about = About(title=title, command=command_line(), config=asdict(self))
-            content = described(diagnosis.to_dict(), command="demo", problem=self.problem, case=name)
-            files = write_all(diagnosis, self.out / name, content, about=about, image_shape=image_shape)
-            found[name] = diagnosis.to_dict() | {"files": [str(file) for file in files]}
+            content = described(result.to_dict(), command="demo", problem=self.problem, case=name)
+            files = save_check(result, self.out / name, about=about, content=content, image_shape=image_shape)
+            found[name] = result.to_dict() | {"files": [str(file) for file in files]}
             if not self.json:
-                show(told(diagnosis), title=title, rejected=diagnosis.rejected, files=files)
+                show(reading(result), title=title, rejected=result.rejected, files=files)
         self._end(found, first=self.out / cases[0][0] / "report.html")
         return FITS
 
@@ -62,7 +63,7 @@ class Demo(Common, AsJson, TestOptions):
 Cases = list[tuple[str, str, "Points"]]
 
 
-def _mixture(n: int) -> tuple["ScoreModel", Cases, None]:
+def _mixture(n: int) -> tuple["base.Model", Cases, None]:
     from steincritic.data import problem
 
     pair = problem("gm-2d")
@@ -73,7 +74,7 @@ def _mixture(n: int) -> tuple["ScoreModel", Cases, None]:
     return pair.model, cases, None
 
 
-def _digits() -> tuple["ScoreModel", Cases, tuple[int, int]]:
+def _digits() -> tuple["base.Model", Cases, tuple[int, int]]:
     """Gray levels are whole numbers, so noise of one level makes them continuous."""
     try:
         from sklearn.datasets import load_digits

@@ -8,24 +8,29 @@ from steincritic.cli.options import (
     AsJson,
     Common,
     Model,
+    OnDevice,
     OptionalCount,
     OptionalPath,
     Seeded,
     check_data,
     object_named,
     prepare,
-    write_json,
 )
 from steincritic.errors import check_count
 
 if TYPE_CHECKING:
     from steincritic.diagnosis.doctor.doctor import Checkup
 
-_MARKS = {"ok": ("✓", "green"), "doubtful": ("?", "yellow"), "failed": ("✗", "red"), "skipped": ("–", "dim")}
+_MARKS = {
+    "passed": ("✓", "green"),
+    "warning": ("?", "yellow"),
+    "failed": ("✗", "red"),
+    "skipped": ("–", "dim"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Doctor(Common, AsJson, Seeded, Model):
+class Doctor(Common, AsJson, OnDevice, Seeded, Model):
     """Check a model's score and sampler before you trust a test.
 
     Exit code 0: nothing failed, 1: a check failed, 2: error.
@@ -48,9 +53,11 @@ class Doctor(Common, AsJson, Seeded, Model):
             prepare(self.out)
 
     def __call__(self) -> int:
-        from steincritic.diagnosis.doctor.doctor import examine
+        from steincritic.diagnosis.doctor.doctor import doctor
+        from steincritic.files import write_json
 
-        checkup = examine(object_named(self.model), x=self.data, n=self.n, seed=self.seed)
+        device = None if self.device == "auto" else self.device
+        checkup = doctor(object_named(self.model), self.data, n=self.n, seed=self.seed, device=device)
         about = {"model": self.model, "data": None if self.data is None else str(self.data)}
         content = described(checkup.to_dict(), command="doctor", **about)
         if self.out is not None:

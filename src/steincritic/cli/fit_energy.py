@@ -20,7 +20,6 @@ from steincritic.cli.options import (
     device_named,
     parse_shape,
     prepare,
-    write_json,
 )
 from steincritic.errors import InputError, ModelError, check_count
 
@@ -153,7 +152,7 @@ class FitEnergy(Common, AsJson, OnDevice, Seeded, Data):
                 return fit_energy(
                     start,
                     x,
-                    config=config,
+                    learning=config,
                     seed=self.seed,
                     callbacks=[_Advance(bar)],
                     observers=[watch],
@@ -214,6 +213,7 @@ class FitEnergy(Common, AsJson, OnDevice, Seeded, Data):
         return done * self.pictures // config.steps > before * self.pictures // config.steps
 
     def _write(self, fitted: "FittedEnergy", config: "Learning") -> None:
+        from steincritic.files import write_json
         from steincritic.models.saved import save_model
 
         save_model(fitted.model, self.out / "model.safetensors")

@@ -4,7 +4,6 @@ A command inherits the options it has. Fields come in the order of the bases, th
 of every class refuses what can be seen to be wrong without torch, which only the functions import.
 """
 
-import json
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -19,8 +18,9 @@ if TYPE_CHECKING:
     import torch
 
     from steincritic.data.points import ScoredPoints
-    from steincritic.gof import GofResult
-    from steincritic.models.base import ScoreModel
+    from steincritic.gof.result import GofResult
+    from steincritic.gof.test import GofTest
+    from steincritic.models import base
 
 __all__ = ["FITS", "Common", "Device", "device_named", "prepare"]  # FITS is here for those who have the rest
 
@@ -124,55 +124,43 @@ class TestOptions(OnDevice, Seeded):
             check_count(self.draws, name="draws")
         if self.address is not None and self.engine != "dask":
             raise InputError(f"--address is for --engine dask, got --engine {self.engine}")
-        if self.engine != "serial":
-            raise InputError(f"null runs are serial only so far, got --engine {self.engine}")
 
-    def run(self, model: "ScoreModel", points: "ScoredPoints") -> "GofResult":
+    def run(self, model: "base.Model", points: "ScoredPoints") -> "GofResult":
         """Test the model on the points, with these settings."""
         from dataclasses import replace
 
-        from steincritic import gof
-        from steincritic.gof.choose import choose_method
+        from steincritic.gof.choose import choose_test, gof_test
 
-        name, reason = self.test, ""
-        if name is None:
-            name, reason = choose_method(model, points)
-        options: dict[str, Any] = {"config": self._settings(name)}
-        if self.device != "auto":
-            device = device_named(self.device)
-            points = points.to(device=device)
-            if name == "crossfit":  # the others stay where the points are
-                options["device"] = device
-        result = gof.gof_test(model, points, name, self.level, self.seed, **options)
-        return replace(result, notes=(f"Method {name}: {reason}.", *result.notes)) if reason else result
+        chosen, reason = choose_test(self.test, model, len(points))
+        result = gof_test(model, points, self._set(chosen), self.level, self.seed, self.device)
+        return replace(result, notes=(f"Test {chosen.name}: {reason}.", *result.notes)) if reason else result
 
-    def for_each(self) -> Any:
+    def for_each(self) -> "GofTest | Literal['none'] | None":
         """The same for functions that test several models themselves."""
+        from steincritic.gof.choose import TESTS as VALUES
+
         if self.test == "none":
-            return None
-        if self.test is None:
-            if self.draws is not None or not self.cache:
-                raise InputError("--draws and --no-cache set up one test: name it with --test")
-            return "auto"
-        return self._settings(self.test)
+            return "none"
+        if self.test is not None:
+            return self._set(VALUES[self.test])
+        if self.draws is not None or not self.cache or self.engine != "serial":
+            raise InputError("--draws, --no-cache and --engine set up one test: name it with --test")
+        return None
 
-    def _settings(self, name: str) -> Any:
-        from steincritic import gof
+    def _set(self, test: "GofTest") -> "GofTest":
+        """The test with what these options change of it."""
+        from dataclasses import replace
 
-        kinds = {
-            "crossfit": gof.CrossFit,
-            "split": gof.Split,
-            "ksd": gof.Ksd,
-            "ksdagg": gof.KsdAgg,
-            "fssd": gof.Fssd,
-        }
-        chosen: dict[str, Any] = {} if self.draws is None else {"draws": self.draws}
-        if name == "crossfit":
-            chosen["cache"] = self.cache
-        return kinds[name](**chosen)
+        from steincritic.gof.crossfit import CrossFit
+
+        if isinstance(test, CrossFit):
+            test = replace(test, cache=self.cache, engine=self.engine, address=self.address)
+        elif self.engine != "serial":
+            raise InputError(f"--engine spreads null runs of the crossfit test; {test.name} has none")
+        return test if self.draws is None else replace(test, draws=self.draws)  # type: ignore[type-var]
 
 
-def model_named(spec: str) -> "ScoreModel":
+def model_named(spec: str) -> "base.Model":
     from steincritic.models.base import as_model
 
     return as_model(object_named(spec))
@@ -189,14 +177,9 @@ def object_named(spec: str) -> Any:
 def device_named(name: str) -> "torch.device":
     import torch
 
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise InputError(f"device {name!r} cannot be used here: {str(error).splitlines()[0]}") from None
-    return device
+    from steincritic.devices import resolve_device
+
+    return resolve_device(name, torch.empty(0))
 
 
 def prepare(folder: Path) -> None:
@@ -239,9 +222,3 @@ def parse_shape(text: str | None) -> tuple[int, ...] | None:
 
 def dropped_line(count: int) -> list[str]:
     return [f"{count} rows with NaN or infinite values were left out."] if count else []
-
-
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    from steincritic.files import write_atomically
-
-    write_atomically(path, (json.dumps(content, indent=1) + "\n").encode())

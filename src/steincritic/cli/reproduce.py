@@ -4,21 +4,30 @@ Studies are found by entry points, so this file knows none of them, and other pa
 """
 
 from dataclasses import dataclass
-from difflib import get_close_matches
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import tyro
 
-from steincritic.cli.options import FITS, Common, Device, device_named, prepare
+from steincritic.cli.guard import FITS, described, did_you_mean, print_json
+from steincritic.cli.options import (
+    AsJson,
+    Common,
+    Engine,
+    OnDevice,
+    OptionalPath,
+    OptionalText,
+    Seeded,
+    device_named,
+    prepare,
+)
 from steincritic.errors import InputError
 
 if TYPE_CHECKING:
     import torch
 
 GROUP = "steincritic.studies"
-Engine = Literal["serial", "local", "dask"]
 
 
 class Reproduced(Protocol):
@@ -48,31 +57,33 @@ class Study(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reproduce(Common):
+class Reproduce(Common, AsJson, OnDevice, Seeded):
     """Run a study of the paper: record, table beside the paper's numbers, figures."""
 
     name: tyro.conf.Positional[str]
     """Of an installed study, for example gm-2d; an unknown name lists them all."""
     tiny: bool = False
     """A run of seconds that shows the machinery, not the numbers."""
-    device: Device = "auto"
-    seed: int = 0
-    out: Path | None = None
+    out: OptionalPath = None
     """Folder for record, table and figures; results/NAME by default (out/NAME when tiny)."""
-    resume: Path | None = None
+    resume: OptionalPath = None
     """Checkpoint file: kept up to date while training, continued from if it is there."""
     engine: Engine = "serial"
     """Where the jobs of a sweep run: serial (this process, right for a GPU), local (processes) or dask."""
-    address: str | None = None
+    address: OptionalText = None
     """Of a Dask scheduler; without it a cluster is started on this machine."""
     redraw: bool = False
     """Draw table and figures again from the record in the folder, without running anything."""
+
+    def check(self) -> None:
+        super().check()
+        study_point(self.name)
 
     def __call__(self) -> int:
         from rich.console import Console
         from rich.markdown import Markdown
 
-        study = study_named(self.name)
+        study = cast(Study, study_point(self.name).load())
         folder = self.out or Path("out" if self.tiny else "results") / self.name
         if not self.redraw:
             prepare(folder)
@@ -86,14 +97,20 @@ class Reproduce(Common):
             address=self.address,
             redraw=self.redraw,
         )
+        if self.json:
+            files = [str(file) for file in found.files]
+            print_json(
+                described({"table": found.table, "files": files}, command="reproduce", study=self.name)
+            )
+            return FITS
         console = Console()
         console.print(Markdown(found.table))
         console.print("Files:", *(str(file) for file in found.files), sep="\n  ")
         return FITS
 
 
-def study_named(name: str) -> Study:
-    """The study that an installed package registers under this name."""
+def study_point(name: str) -> EntryPoint:
+    """Where an installed package keeps the study of this name."""
     known = {point.name: point for point in entry_points(group=GROUP)}
     if not known:
         raise InputError(
@@ -101,7 +118,7 @@ def study_named(name: str) -> Study:
             "install steincritic (in a source tree: pip install -e .)"
         )
     if name not in known:
-        close = get_close_matches(name, known, n=1)
-        hint = f" (did you mean {close[0]}?)" if close else ""
-        raise InputError(f"no study {name!r}{hint}; the studies are {', '.join(sorted(known))}")
-    return cast(Study, known[name].load())
+        raise InputError(
+            f"no study {name!r}{did_you_mean(name, known)}; the studies are {', '.join(sorted(known))}"
+        )
+    return known[name]

@@ -13,7 +13,6 @@ from steincritic.cli.options import (
     dropped_line,
     model_named,
     prepare,
-    write_json,
 )
 
 
@@ -38,6 +37,7 @@ class Test(Common, AsJson, TestOptions, Model, Data):
         from steincritic.cli.printing import print_verdict
         from steincritic.data.points import scored
         from steincritic.data.tables import read_table
+        from steincritic.files import write_json
 
         table = read_table(self.data, drop_nan=self.drop_nan)
         model = model_named(self.model)

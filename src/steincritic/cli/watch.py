@@ -1,4 +1,4 @@
-"""watch: monitor rows as they come, and stop when they cannot be draws of the model."""
+"""watch: test rows as they come, and stop when they cannot be draws of the model."""
 
 import math
 from collections.abc import Iterator
@@ -12,6 +12,7 @@ from steincritic.cli.options import (
     Data,
     DataPath,
     Model,
+    OnDevice,
     OptionalCount,
     OptionalNumber,
     OptionalPath,
@@ -23,15 +24,15 @@ if TYPE_CHECKING:
     import numpy as np
 
     from steincritic.data.tail import TailReader
-    from steincritic.gof.sequential import MonitorState
-    from steincritic.models.base import ScoreModel
+    from steincritic.gof.watch_state import WatchState
+    from steincritic.models import base
 
 _COMPARED = 100  # points of the past whose score shows that the model is the same
 _LOG_MOST = 700.0  # exp of more is no float
 
 
 @dataclass(frozen=True, kw_only=True)
-class Watch(Common, AsJson, Model, Data):
+class Watch(Common, AsJson, OnDevice, Model, Data):
     """Test rows of csv text as they arrive, batch by batch.
 
     Exit code 0: the rows ended and the model is not rejected, 1: rejected (at once), 2: error. The model must
@@ -70,16 +71,18 @@ class Watch(Common, AsJson, Model, Data):
     def __call__(self) -> int:
         from steincritic.data.stream import check_rows
         from steincritic.data.tail import TailReader
-        from steincritic.gof.sequential import load_state, monitor
+        from steincritic.gof.sequential import watch
+        from steincritic.gof.watch_state import load_watch
 
         model = model_named(self.model)
-        state = load_state(self.state) if self.state is not None and self.state.exists() else None
+        state = load_watch(self.state) if self.state is not None and self.state.exists() else None
         reader = TailReader(self.data, follow=self.follow, idle=self.idle)
         if state is not None:
             self._resume(reader, state, model)
         if state is None or not state.rejected:
             stream = batches(reader, self.batch)
-            for latest in monitor(model, stream, level=self.level, seed=self.seed, state=state):
+            given: dict[str, Any] = {"level": self.level, "seed": self.seed, "device": self.device}
+            for latest in watch(model, stream, state=state, **given):
                 state = latest
                 if self.state is not None:
                     state.save(self.state)
@@ -93,7 +96,7 @@ class Watch(Common, AsJson, Model, Data):
             print(verdict(state), flush=True)
         return REJECTED if state.rejected else FITS
 
-    def _resume(self, reader: "TailReader", state: "MonitorState", model: "ScoreModel") -> None:
+    def _resume(self, reader: "TailReader", state: "WatchState", model: "base.Model") -> None:
         """Bring the reader to the first row that the state has not seen, if these rows are those it saw."""
         import numpy as np
         import torch
@@ -120,7 +123,7 @@ class Watch(Common, AsJson, Model, Data):
             )
         reader.take(len(past))
 
-    def _print(self, state: "MonitorState") -> None:
+    def _print(self, state: "WatchState") -> None:
         if self.json:
             print_json(standing(state))
         else:
@@ -132,7 +135,7 @@ def batches(reader: "TailReader", size: int) -> Iterator["np.ndarray"]:
         yield rows
 
 
-def standing(state: "MonitorState") -> dict[str, Any]:
+def standing(state: "WatchState") -> dict[str, Any]:
     """Where the stream stands, in plain values."""
     return {
         "points": state.points,
@@ -146,18 +149,18 @@ def standing(state: "MonitorState") -> dict[str, Any]:
     }
 
 
-def line(state: "MonitorState") -> str:
+def line(state: "WatchState") -> str:
     return (
         f"{state.points:9d} points   wealth {wealth(state):10.4g} of {1 / state.level:g}   "
         f"p {state.pvalue:.3g}"
     )
 
 
-def verdict(state: "MonitorState") -> str:
+def verdict(state: "WatchState") -> str:
     if state.rejected:
         return f"Rejected at point {state.rejected_at}: the rows do not look like draws from the model."
     return f"Not rejected at level {state.level:g} after {state.points} points."
 
 
-def wealth(state: "MonitorState") -> float:
+def wealth(state: "WatchState") -> float:
     return math.exp(min(state.log_wealth, _LOG_MOST))

@@ -14,9 +14,11 @@ from steincritic.cli.options import (
     Data,
     DataPath,
     Model,
+    OnDevice,
     OptionalPath,
     Options,
     check_writable,
+    device_named,
     model_named,
 )
 from steincritic.errors import InputError, check_count
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from steincritic.data.stream import Chunk
-    from steincritic.models.base import ScoreModel
+    from steincritic.models import base
     from steincritic.training.critic import Critic
 
 _PIECE = 8192  # rows whose layers stay in a processor's cache
@@ -44,7 +46,7 @@ class _CriticFile(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Witness(Common, AsJson, _CriticFile, Model, Data):
+class Witness(Common, AsJson, OnDevice, _CriticFile, Model, Data):
     """Apply a saved critic to new data: one witness value per row, large where the model fails.
 
     Data of any size are read and written in chunks. On draws of the model the witness has mean zero.
@@ -76,7 +78,7 @@ class Witness(Common, AsJson, _CriticFile, Model, Data):
         from steincritic.training.progress import StepBar
 
         model = model_named(self.model)
-        critic = load_critic(self.critic, model)
+        critic = load_critic(self.critic, model).to(device_named(self.device))
         chunks = read_chunks(self.data, rows=self.chunk, drop_nan=self.drop_nan)
         summary = Summary()
         with (
@@ -158,7 +160,7 @@ class Summary:
 
 
 def witnesses(
-    critic: "Critic", model: "ScoreModel", chunks: Iterable["Chunk"]
+    critic: "Critic", model: "base.Model", chunks: Iterable["Chunk"]
 ) -> Iterator[tuple["Chunk", "np.ndarray"]]:
     """Each chunk with its (k,) witness values.
 

@@ -146,20 +146,19 @@ class CheckResult:
         self,
         folder: str | Path,
         *,
-        title: str | None = None,
-        command: str = "",
+        title: str = "Does the model fit the data?",
         image_shape: tuple[int, ...] | None = None,
     ) -> list[Path]:
         """Write report.html, result.json, witness.csv and critic.safetensors; returns the files.
 
         Args:
             title: of the report.
-            command: how the check was run, for the report's last lines.
             image_shape: (height, width) or (height, width, 3) where rows are images.
         """
         from steincritic.report.folder import save_check  # results save themselves; see tests/test_layers.py
+        from steincritic.report.page import About
 
-        return save_check(self, Path(folder), title=title, command=command, image_shape=image_shape)
+        return save_check(self, Path(folder), about=About(title=title), image_shape=image_shape)
 
     def plot(self, ax: "Axes | None" = None, most: int = 20) -> "Axes":
         """The z value of each coordinate, the most telling first."""

@@ -3,6 +3,7 @@
 import csv
 import io
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -18,18 +19,21 @@ def save_check(
     result: CheckResult,
     folder: Path,
     *,
-    title: str | None = None,
-    command: str = "",
+    about: About | None = None,
+    content: dict[str, Any] | None = None,
     image_shape: tuple[int, ...] | None = None,
 ) -> list[Path]:
-    """Report, result, witness and critic, each written whole or not at all."""
+    """Report, result, witness and critic, each written whole or not at all.
+
+    Args:
+        about: how the check was run, for the report.
+        content: of result.json; by default that of the result.
+    """
     if folder.is_file():
         raise InputError(f"cannot write into {folder}: it is a file; name a folder")
     report, summary, witness, critic = (folder / name for name in FILES)
-    usual = About()
-    about = About(title=title or usual.title, command=command or usual.command)
     save_report(result, report, about=about, image_shape=image_shape)
-    write_json(summary, result.to_dict())
+    write_json(summary, content or result.to_dict())
     write_atomically(witness, _witness_csv(result).encode())
     result.critic.save(critic)
     return [report, summary, witness, critic]

@@ -74,8 +74,8 @@ class Checkup:
         return f"Checkup({self.summary().splitlines()[0]})"
 
     def save(self, folder: str | Path) -> list[Path]:
-        """Write doctor.json into the folder; returns the files."""
-        path = Path(folder) / "doctor.json"
+        """Write checkup.json into the folder; returns the files."""
+        path = Path(folder) / "checkup.json"
         write_json(path, self.to_dict())
         return [path]
 
