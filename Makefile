@@ -16,7 +16,7 @@ test-slow: $(READY)
 	$(BIN)/python -m pytest -q -m slow
 
 test-adapters: .venv/adapters/.ready
-	.venv/adapters/bin/python -m pytest -q tests/models/test_adapters.py
+	.venv/adapters/bin/python -m pytest -q tests/models/adapters
 
 lint: $(READY)
 	$(BIN)/ruff check .
