@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from models.contract import TWO
+from model_contract import TWO
 from steincritic.errors import InputError
 from steincritic.models import SamplingModel, ScoreModel, as_model, dimension
 

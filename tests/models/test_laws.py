@@ -8,7 +8,7 @@ import torch
 from torch import distributions as td
 from torch import nn
 
-from models.contract import QUICK, TWO, Case, ModelContract, cases, own
+from model_contract import QUICK, TWO, Case, ModelContract, cases, own
 from reference import seeded
 from steincritic import models
 from steincritic.models import (

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from models.contract import TWO, Case, ModelContract, cases
+from model_contract import TWO, Case, ModelContract, cases
 from reference import Z_MAX, z_of_mean
 from steincritic.errors import InputError, ModelError
 from steincritic.models import DiffusionModel, GaussianMixture, Langevin, LangevinModel

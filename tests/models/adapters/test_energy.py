@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from models.contract import QUICK, ModelContract, cases, own
+from model_contract import QUICK, ModelContract, cases, own
 from reference import seeded
 from steincritic.models import EnergyModel, LangevinModel, as_model
 

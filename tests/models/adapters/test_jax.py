@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from models.contract import MEAN, QUICK, ModelContract, cases, own
+from model_contract import MEAN, QUICK, ModelContract, cases, own
 from steincritic.errors import ModelError
 from steincritic.models import JaxDensity, LangevinModel, as_model
 

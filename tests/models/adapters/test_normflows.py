@@ -2,7 +2,7 @@
 
 import pytest
 
-from models.contract import ModelContract, cases, own
+from model_contract import ModelContract, cases, own
 from reference import seeded
 from steincritic.errors import InputError
 from steincritic.models import as_model

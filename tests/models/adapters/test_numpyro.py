@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from models.contract import COVARIANCE, MEAN, SCHOOLS, Case, ModelContract, cases, own
+from model_contract import COVARIANCE, MEAN, SCHOOLS, Case, ModelContract, cases, own
 from steincritic.errors import InputError
 from steincritic.models import NumPyroPosterior, as_model
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from models.contract import ModelContract, cases, own
+from model_contract import ModelContract, cases, own
 from steincritic.errors import InputError
 from steincritic.models import Langevin, LangevinModel, OpenMMModel, as_model
 from steincritic.rng import generator

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from models.contract import SCHOOLS, Case, ModelContract, cases
+from model_contract import SCHOOLS, Case, ModelContract, cases
 from steincritic.errors import InputError
 from steincritic.models import PyMCPosterior, as_model
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
-from models.contract import COVARIANCE, MEAN, TWO, ModelContract, cases, own
+from model_contract import COVARIANCE, MEAN, TWO, ModelContract, cases, own
 from steincritic.errors import InputError
 from steincritic.models import as_model
 

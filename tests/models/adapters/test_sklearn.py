@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from models.contract import TWO, ModelContract, cases, own
+from model_contract import TWO, ModelContract, cases, own
 from steincritic.errors import InputError
 from steincritic.models import as_model
 

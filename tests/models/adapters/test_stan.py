@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from models.contract import SCHOOLS, Case, ModelContract, cases
+from model_contract import SCHOOLS, Case, ModelContract, cases
 from steincritic.errors import InputError
 from steincritic.models import StanPosterior, as_model
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from models.contract import ModelContract, cases, own
+from model_contract import ModelContract, cases, own
 from reference import seeded
 from steincritic.errors import InputError
 from steincritic.models import EnergyModel, as_model

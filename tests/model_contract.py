@@ -1,4 +1,4 @@
-"""The contract that every model keeps, the library's own and those of other libraries.
+"""The contract that every model keeps (tests/models), the library's own and those of other libraries.
 
 A test file states its cases and runs the contract on each:
 
