@@ -5,8 +5,6 @@ import pytest
 import torch
 from hypothesis import settings
 
-from steincritic import cli
-
 matplotlib.use("Agg")
 pytest.register_assert_rewrite("model_contract", "reference")
 torch.set_num_threads(1)  # the nets here are too small to share among threads
@@ -27,6 +25,8 @@ def _global_state_stays():
 @pytest.fixture
 def run(capfd):
     """Runs a command line in this process: (exit code, standard output, standard error)."""
+
+    from steincritic import cli
 
     def command(line):
         with pytest.raises(SystemExit) as exited:

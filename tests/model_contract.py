@@ -22,8 +22,8 @@ from torch import Tensor
 
 from reference import Z_MAX, z_of_mean
 from steincritic.data import sample_points
-from steincritic.models import GaussianMixture, Langevin, NumericDensity, SamplingModel, ScoreModel, as_model
-from steincritic.models.base import DensityModel, dimension
+from steincritic.models import GaussianMixture, Langevin, NumericDensity, SamplingModel, as_model
+from steincritic.models.base import DensityModel, Model, dimension
 
 MEAN = np.array([1.0, -2.0, 0.5])
 COVARIANCE = np.array([[1.0, 0.3, 0.0], [0.3, 0.5, 0.1], [0.0, 0.1, 2.0]])
@@ -36,7 +36,7 @@ QUICK = Langevin(warmup=100, steps=40, pilots=16)
 class Case:
     """A model and points that are its draws: its own, or those of its library."""
 
-    model: ScoreModel
+    model: Model
     draws: Tensor
     thinned: float = 1.0  # by how much the draws' standard errors exceed those of independent ones
     mean: object = None  # of each coordinate, where they are known

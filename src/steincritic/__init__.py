@@ -1,103 +1,40 @@
 """Does my model fit my data, how sure can I be, and where does it fail?
 
 The model is known by its score. See the README for the idea and ten lines that work.
+
+The names are those of `steincritic.public`. They are loaded on first use (PEP 562), so that the command line
+can answer a question for help, or about a missing file, without waiting for torch.
 """
 
-from importlib.metadata import PackageNotFoundError, version
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from steincritic import data, models
-from steincritic.critics import MLP
-from steincritic.data import ScoredPoints
-from steincritic.diagnosis import (
-    Checkup,
-    Comparison,
-    Diagnosis,
-    check_draws,
-    compare_models,
-    diagnose,
-    examine,
-)
-from steincritic.errors import (
-    DivergedError,
-    DoubtfulWarning,
-    FileFormatError,
-    InputError,
-    ModelError,
-)
-from steincritic.gof import (
-    CrossFit,
-    Fssd,
-    GofResult,
-    Ksd,
-    KsdAgg,
-    MonitorState,
-    Sequential,
-    Split,
-    calibrate,
-    gof_test,
-    load_state,
-    monitor,
-    power,
-)
-from steincritic.learning import EnergyMLP, Learning, fit_energy
-from steincritic.models import as_model
-from steincritic.report.page import save_report
-from steincritic.stein import IMQ, RBF, ksd, stein_witness
-from steincritic.training import Adaptive, Staged, Training, fit_bank, fixed
-from steincritic.training.critic import Critic, fit_critic, load_critic
-from steincritic.training.suggest import suggest_staging
+if TYPE_CHECKING:
+    from steincritic.public import *  # noqa: F403
 
-try:
-    __version__ = version("steincritic")
-except PackageNotFoundError:  # run from a source tree that was never installed
-    __version__ = "0.0.0+source"
+    __version__: str
+else:  # a type checker that saw this would take any name for a public one
 
-__all__ = [
-    "IMQ",
-    "MLP",
-    "RBF",
-    "Adaptive",
-    "Checkup",
-    "Comparison",
-    "Critic",
-    "CrossFit",
-    "Diagnosis",
-    "DivergedError",
-    "DoubtfulWarning",
-    "EnergyMLP",
-    "FileFormatError",
-    "Fssd",
-    "GofResult",
-    "InputError",
-    "Ksd",
-    "KsdAgg",
-    "Learning",
-    "ModelError",
-    "MonitorState",
-    "ScoredPoints",
-    "Sequential",
-    "Split",
-    "Staged",
-    "Training",
-    "as_model",
-    "calibrate",
-    "check_draws",
-    "compare_models",
-    "data",
-    "diagnose",
-    "examine",
-    "fit_bank",
-    "fit_critic",
-    "fit_energy",
-    "fixed",
-    "gof_test",
-    "ksd",
-    "load_critic",
-    "load_state",
-    "models",
-    "monitor",
-    "power",
-    "save_report",
-    "stein_witness",
-    "suggest_staging",
-]
+    def __getattr__(name: str) -> Any:
+        if name == "__version__":
+            globals()[name] = _version()
+        elif name == "__all__" or not name.startswith("__"):
+            public = import_module("steincritic.public")  # makes attributes of the parts too, as sc.gof
+            if hasattr(public, name):
+                globals()[name] = getattr(public, name)
+        if name not in globals():
+            raise AttributeError(f"module 'steincritic' has no attribute {name!r}")
+        return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), "__version__", *import_module("steincritic.public").__all__})
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("steincritic")
+    except PackageNotFoundError:  # run from a source tree that was never installed
+        return "0.0.0+source"

@@ -34,6 +34,8 @@ EngineName = Literal["local", "serial", "dask"]
 Progress = Callable[[int, int], None]  # jobs done, jobs in all
 Result = dict[str, Any]
 Job = TypeVar("Job")
+Item = TypeVar("Item")
+Made = TypeVar("Made")
 
 _FORMAT = "steincritic-job-1"
 
@@ -69,12 +71,14 @@ def run_sweep(
         JobError: naming the job that failed. Results that came before it stay in the folder, as they do
             after an interrupt; the same call goes on from there.
     """
-    _check_engine(engine, address, workers)
+    check_engine(engine, address)
+    if workers is not None:
+        check_count(workers, name="workers")
     order = [_Task.of(function, job) for job in jobs]
     tasks = {task.key: task for task in order}
     results = _read_finished(folder, tasks)
     pending = [task for task in tasks.values() if task.key not in results]
-    with _watched(progress) as report, closing(_spread(pending, engine, address, workers)) as outcomes:
+    with _watched(progress) as report, closing(_outcomes_of(pending, engine, address, workers)) as outcomes:
         report(len(results), len(tasks))
         for outcome in outcomes:
             if outcome.failure is not None:
@@ -82,6 +86,33 @@ def run_sweep(
             results[outcome.key] = _write(folder, tasks[outcome.key], outcome)
             report(len(results), len(tasks))
     return [results[task.key] for task in order]
+
+
+def spread(
+    function: Callable[[Item], Made], items: Iterable[Item], engine: EngineName, address: str | None = None
+) -> Iterator[Made]:
+    """The function's value for every item, in order; nothing is kept in files.
+
+    Engines as for `run_sweep`. Items and values travel between processes: plain data and tensors.
+    """
+    if engine == "serial":
+        yield from map(function, items)
+    elif engine == "local":
+        from joblib import Parallel, delayed, parallel_config
+
+        with parallel_config("loky", n_jobs=_cores(), inner_max_num_threads=1):
+            parallel = Parallel(return_as="generator", batch_size=1, max_nbytes=None)
+        yield from parallel(delayed(_on_one_thread)(function, item) for item in items)
+    else:
+        with _dask_client(address, _cores()) as client:
+            futures = [client.submit(_on_one_thread, function, item, pure=False) for item in items]
+            for future in futures:
+                yield future.result()
+
+
+def _on_one_thread(function: Callable[[Item], Made], item: Item) -> Made:
+    torch.set_num_threads(1)
+    return function(item)
 
 
 @dataclass(frozen=True)
@@ -135,7 +166,7 @@ def _job_error(task: _Task, outcome: _Outcome, kept: str) -> JobError:
 _Outcomes = Generator[_Outcome, None, None]  # what an engine gives, in the order in which jobs end
 
 
-def _spread(pending: list[_Task], engine: str, address: str | None, workers: int | None) -> _Outcomes:
+def _outcomes_of(pending: list[_Task], engine: str, address: str | None, workers: int | None) -> _Outcomes:
     if engine == "serial" or not pending:
         return _serial(pending)
     workers = min(workers or _cores(), len(pending))
@@ -273,12 +304,10 @@ def _name(thing: Any) -> str:
     return f"{module}.{name}"
 
 
-def _check_engine(engine: str, address: str | None, workers: int | None) -> None:
+def check_engine(engine: str, address: str | None) -> None:
     check_choice(engine, name="engine", choices=get_args(EngineName))
     if address is not None and engine != "dask":
         raise InputError(f"address is for engine dask, not for {engine}: got {address!r}")
-    if workers is not None:
-        check_count(workers, name="workers")
 
 
 @contextmanager

@@ -1,10 +1,12 @@
 """Writing files so that no reader ever sees half of one, and reading tensors without running code."""
 
 import json
+import math
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict, is_dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import IO, Any
@@ -47,10 +49,14 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
     _sync_folder(path.parent)
 
 
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    write_atomically(path, (json.dumps(content, indent=1) + "\n").encode())
+
+
 def write_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
     """Tensors and a JSON description in one safetensors file."""
-    plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-    write_atomically(path, save(plain, metadata={"steincritic": json.dumps(about)}))
+    held = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    write_atomically(path, save(held, metadata={"steincritic": json.dumps(about)}))
 
 
 def read_tensors(
@@ -68,6 +74,23 @@ def read_tensors(
     if not isinstance(about, dict):
         raise FileFormatError(f"{path} is not a steincritic file: its description is no object")
     return tensors, about
+
+
+def plain(value: Any) -> Any:
+    """Values as JSON has them: tensors to lists, dataclasses to objects, non-finite numbers to null."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(asdict(value))
+    if isinstance(value, Tensor):
+        return plain(value.tolist())
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if isinstance(value, float):
+        return float(f"{value:.7g}") if math.isfinite(value) else None
+    if isinstance(value, Path):
+        return str(value)
+    return value
 
 
 def _sync_folder(folder: Path) -> None:

@@ -1,26 +1,24 @@
 """What a run leaves: configuration, results, versions, hardware; JSON both ways."""
 
 import json
-import math
 import platform
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, is_dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from steincritic.errors import FileFormatError, InputError
-from steincritic.files import package_version, write_atomically
+from steincritic.files import package_version, plain, write_atomically
 
 _FORMAT = "steincritic-record-1"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """One run of one experiment. Figures and tables are drawn from this and nothing else."""
+    """One run of one study. Figures and tables are drawn from this and nothing else."""
 
     name: str
     command: str
@@ -58,23 +56,6 @@ def environment(device: torch.device) -> dict[str, Any]:
         "device": _device_name(device),
         "threads": torch.get_num_threads(),
     }
-
-
-def plain(value: Any) -> Any:
-    """Values as JSON has them: tensors to lists, dataclasses to objects, non-finite numbers to null."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return plain(asdict(value))
-    if isinstance(value, Tensor):
-        return plain(value.tolist())
-    if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(v) for v in value]
-    if isinstance(value, float):
-        return float(f"{value:.7g}") if math.isfinite(value) else None
-    if isinstance(value, Path):
-        return str(value)
-    return value
 
 
 def _device_name(device: torch.device) -> str:

@@ -1,4 +1,8 @@
-"""What all experiments share: a frozen configuration in, plain results out."""
+"""What all studies share: a frozen configuration in, a record out, and a table and figures from the record.
+
+A study is found by its name in the entry-point group `steincritic.studies`; any installed package can add
+its own there.
+"""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -9,13 +13,15 @@ from typing import Any
 import torch
 
 from steincritic.engine import EngineName
-from steincritic.training.progress import Callback
+from steincritic.errors import InputError
+from steincritic.files import write_atomically
+from steincritic.training.progress import Callback, ProgressBar
 from steincritic_studies.record import Record, environment
 
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """Where an experiment runs and who watches."""
+    """Where a study runs and who watches."""
 
     device: torch.device
     seed: int = 0
@@ -32,15 +38,67 @@ class Outcome:
     seconds: Mapping[str, float]
 
 
-@dataclass(frozen=True)
-class Experiment:
-    """A named experiment: its full configuration, a tiny one for tests, and how to run either."""
+@dataclass(frozen=True, kw_only=True)
+class Reproduced:
+    """What a study leaves for its reader."""
+
+    table: str  # Markdown
+    files: list[Path]  # record, table and figures
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """A named study: its full configuration, a tiny one for tests, how to run either and how to show it.
+
+    Args:
+        run: takes a configuration and a context.
+        table: the table in Markdown, from a record alone.
+        figures: draws the figures of a record into a folder, and says which files they are.
+    """
 
     name: str
     title: str
     full: Any
     tiny: Any
     run: Callable[[Any, Context], Outcome]
+    table: Callable[[Record], str]
+    figures: Callable[[Record, Path], list[Path]]
+
+    def reproduce(
+        self,
+        folder: Path,
+        *,
+        tiny: bool,
+        device: torch.device,
+        seed: int,
+        resume: Path | None,
+        engine: EngineName,
+        address: str | None,
+        redraw: bool,
+    ) -> Reproduced:
+        """Run, unless the record in the folder is only to be drawn again; leave record, table and figures.
+
+        Args:
+            resume: a checkpoint, kept up to date while training and continued from if it is there.
+            address: of a Dask scheduler.
+        """
+        path = folder / "record.json"
+        if not redraw:
+            context = Context(
+                device=device,
+                seed=seed,
+                callbacks=[ProgressBar(f"training, {self.name}")],
+                checkpoint=resume,
+                jobs=folder / "jobs",
+                engine=engine,
+                address=address,
+            )
+            self.record(context, tiny=tiny).save(path)
+        record = Record.load(path)
+        if record.name != self.name:
+            raise InputError(f"{path} is a record of {record.name!r}, not of {self.name!r}")
+        shown = self.show(record, folder)
+        return Reproduced(table=shown.table, files=[path, *shown.files])
 
     def record(self, context: Context, *, tiny: bool = False) -> Record:
         config = self.tiny if tiny else self.full
@@ -54,6 +112,12 @@ class Experiment:
             seconds=outcome.seconds,
             environment=environment(context.device),
         )
+
+    def show(self, record: Record, folder: Path) -> Reproduced:
+        """Write the table and the figures of a record."""
+        text, path = self.table(record), folder / "table.md"
+        write_atomically(path, text.encode())
+        return Reproduced(table=text, files=[path, *self.figures(record, folder)])
 
 
 class Clock:

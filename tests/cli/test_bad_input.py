@@ -10,7 +10,7 @@ from torch import nn
 import steincritic as sc
 from reference import small_module
 from steincritic.data import as_points, mixture, problem, scored
-from steincritic.gof import Split, SplitPower, split_test
+from steincritic.gof import Split, split_test
 from steincritic.models import GaussianMixture
 from steincritic.stein import Probes
 from steincritic.training import fit as fit_module
@@ -171,7 +171,6 @@ SETTINGS = {
     "share of one": (lambda: Split(train=1.0), "train is the share"),
     "unknown threshold": (lambda: Split(threshold="normal"), "threshold must be one of"),
     "half a draw": (lambda: Split(draws=0.5), "draws must be a whole number"),
-    "power of no points": (lambda: SplitPower(n=0), "n must be"),
     "lambda of zero": (lambda: sc.fixed(0.0), "lambda"),
     "negative lambda": (lambda: sc.fixed(-1.0), "lambda"),
     "infinite lambda": (lambda: sc.fixed(float("inf")), "lambda"),

@@ -4,18 +4,16 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 import pytest
 
 import steincritic
-from steincritic.cli.reproduce import Name
+from steincritic.cli import reproduce
 from steincritic.models import GaussianMixture
-from steincritic_studies.pages import PAGES
 from steincritic_studies.record import Record
-from steincritic_studies.registry import EXPERIMENTS
 
 Q = GaussianMixture([[0.0, 0.0]])
 X = Q.sample(40, seed=1).numpy()
@@ -75,7 +73,7 @@ def place(tmp_path, monkeypatch):
 )
 @pytest.mark.parametrize("method", ["ksd", "ksdagg"])
 def test_the_exit_code_is_the_verdict(run, data, code, words, method):
-    got, out, err = run(f"check {data} --model models.py:normal --method {method}")
+    got, out, err = run(f"check {data} --model models.py:normal --test {method}")
     assert got == code and err == ""
     assert words in out and f"{data} against models.py:normal" in out
 
@@ -83,7 +81,7 @@ def test_the_exit_code_is_the_verdict(run, data, code, words, method):
 def test_models_are_built_in_files_or_modules(run, monkeypatch, place):
     monkeypatch.syspath_prepend(place)
     for model in ("gm-2d", "models.py:normal", "models:normal", f"{place}/models.py:no_sampler"):
-        assert run(f"check good.npy --model {model} --method ksd --json")[0] in (0, 1)
+        assert run(f"check good.npy --model {model} --test ksd --json")[0] in (0, 1)
 
 
 def test_without_a_method_one_is_chosen_and_named(run):
@@ -92,14 +90,14 @@ def test_without_a_method_one_is_chosen_and_named(run):
 
 
 def test_json_is_one_object_on_standard_output_and_nothing_else(run):
-    code, out, err = run("check wrong.npy --model models.py:normal --method ksd --seed 3 --json")
+    code, out, err = run("check wrong.npy --model models.py:normal --test ksd --seed 3 --json")
     result = json.loads(out)
     assert out.count("\n") == 1 and err == "" and code == 1
     assert result["rejected"] and result["method"] == "ksd" and result["seed"] == 3 and result["n"] == 40
 
 
 def test_the_result_goes_to_a_file_too(run, place):
-    code, out, _ = run("check good.npy --model models.py:normal --method ksd --out deep/er --json")
+    code, out, _ = run("check good.npy --model models.py:normal --test ksd --out deep/er --json")
     printed = json.loads(out)
     files = [Path(name).name for name in printed.pop("files")]
     assert code == 0 and json.loads((place / "deep" / "er" / "result.json").read_text()) == printed
@@ -108,7 +106,7 @@ def test_the_result_goes_to_a_file_too(run, place):
 
 
 def test_an_existing_report_is_kept_unless_told_otherwise(run, place):
-    line = "check good.npy --model models.py:normal --method ksd --out there"
+    line = "check good.npy --model models.py:normal --test ksd --out there"
     assert run(line)[0] == 0
     before = (place / "there" / "report.html").read_bytes()
     code, _, err = run(line)
@@ -118,7 +116,7 @@ def test_an_existing_report_is_kept_unless_told_otherwise(run, place):
 
 
 def test_the_witness_of_every_row_is_in_the_csv_and_the_critic_can_be_loaded(run, place):
-    run("check wrong.npy --model models.py:normal --method ksd --out there")
+    run("check wrong.npy --model models.py:normal --test ksd --out there")
     rows = (place / "there" / "witness.csv").read_text().splitlines()
     assert rows[0] == "row,witness,pvalue,flagged" and len(rows) == 41
     critic = steincritic.load_critic(place / "there" / "critic.safetensors", Q)
@@ -128,24 +126,22 @@ def test_the_witness_of_every_row_is_in_the_csv_and_the_critic_can_be_loaded(run
 def test_rows_with_nan_are_left_out_on_demand(run):
     values = np.vstack([X, np.full((2, 2), np.nan)])
     np.savetxt("gaps.csv", values, delimiter=",", header="height,width", comments="")
-    code, out, _ = run("check gaps.csv --model models.py:normal --method ksd --drop-nan")
+    code, out, _ = run("check gaps.csv --model models.py:normal --test ksd --drop-nan")
     assert code == 0 and "2 rows with NaN or infinite values were left out" in out
 
 
 def test_few_points_are_tested_without_a_diagnosis(run, place):
-    code, out, _ = run("check few.npy --model models.py:normal --method ksd --out there --json")
+    code, out, _ = run("check few.npy --model models.py:normal --test ksd --out there --json")
     assert code == 0 and json.loads(out)["n"] == 6
     assert [path.name for path in (place / "there").iterdir()] == ["result.json"]
 
 
 def test_settings_may_come_from_a_file_and_the_command_line_has_the_last_word(run):
-    Path("check.toml").write_text(
-        'model = "models.py:normal"\nmethod = "ksd"\nlevel = 0.1\ndrop-nan = true\n'
-    )
+    Path("check.toml").write_text('model = "models.py:normal"\ntest = "ksd"\nlevel = 0.1\ndrop-nan = true\n')
     code, out, _ = run("check good.npy --config check.toml --json")
     assert code == 0 and json.loads(out)["level"] == 0.1
     assert json.loads(run("check good.npy --config check.toml --level 0.2 --json")[1])["level"] == 0.2
-    Path("check.toml").write_text('data = "good.npy"\nmodel = "models.py:normal"\nmethod = "ksd"\n')
+    Path("check.toml").write_text('data = "good.npy"\nmodel = "models.py:normal"\ntest = "ksd"\n')
     assert run("check --config check.toml --json")[0] == 0
 
 
@@ -153,8 +149,11 @@ def test_settings_may_come_from_a_file_and_the_command_line_has_the_last_word(ru
     ("text", "words"),
     [
         ("level = [", "is no TOML file"),
-        ("levle = 0.1", "sets 'levle', which is none of"),
+        ("levle = 0.1", "sets 'levle'; did you mean level?"),
+        ("colour = 1", "sets 'colour', which is none of"),
         ("level = [0.1]", "must be one value"),
+        ("json = 1", "json in the settings file must be true or false, got 1"),
+        ("level = 'high'", "--level must be a number, got 'high'"),
     ],
 )
 def test_settings_that_cannot_be_used_are_named(run, text, words):
@@ -166,12 +165,12 @@ def test_settings_that_cannot_be_used_are_named(run, text, words):
 
 def test_names_are_printed_as_they_are(run):
     np.save("x[bold].npy", X)
-    assert "x[bold].npy against" in run("check x[bold].npy --model models.py:normal --method ksd")[1]
+    assert "x[bold].npy against" in run("check x[bold].npy --model models.py:normal --test ksd")[1]
 
 
 # Errors.
 
-CHECK = "--model models.py:normal --method ksd"
+CHECK = "--model models.py:normal --test ksd"
 BAD_INPUT = {
     f"check nowhere.npy {CHECK}": "no such data file: nowhere.npy",
     f"check . {CHECK}": "no such data file",
@@ -197,9 +196,9 @@ BAD_INPUT = {
     "check good.npy --model models.py:broken": "raised OSError: the server is away",
     "check good.npy --model models.py:narrow": "model.score must return the shape of its argument",
     "check good.npy --model models.py:nan": "the score at x has NaN",
-    "check good.npy --model models.py:no_sampler --method crossfit": "methods split and ksd work without",
-    "check few.npy --model models.py:normal --method crossfit": "x has 6 points; 5 folds need",
-    "check good.npy --model models.py:normal --method magic": "method must be one of auto, crossfit",
+    "check good.npy --model models.py:no_sampler --test crossfit": "methods split and ksd work without",
+    "check few.npy --model models.py:normal --test crossfit": "x has 6 points; 5 folds need",
+    "check good.npy --model models.py:normal --test magic": "test must be one of crossfit, split",
     f"check good.npy {CHECK} --level 2": "level must lie in (0, 1), for example 0.05: got 2.0",
     f"check good.npy {CHECK} --level nan": "level must lie in (0, 1)",
     f"check good.npy {CHECK} --level 1e-6": "null draws cannot reach level 1e-06",
@@ -259,19 +258,19 @@ def test_the_place_of_an_error_is_shown_on_demand(run):
 
 
 def test_an_error_that_nobody_expected_is_no_verdict(run, monkeypatch):
-    def fail(*arguments):
+    def fail(*arguments, **options):
         raise AttributeError("a defect")
 
-    monkeypatch.setattr("steincritic.cli.check.gof_test", fail)
+    monkeypatch.setattr("steincritic.gof.gof_test", fail)
     code, out, err = run(f"check good.npy {CHECK}")
     assert code == 2 and out == "" and "AttributeError: a defect" in err
 
 
 def test_an_interrupt_has_the_shells_exit_code(run, monkeypatch):
-    def interrupt(*arguments):
+    def interrupt(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("steincritic.cli.check.gof_test", interrupt)
+    monkeypatch.setattr("steincritic.gof.gof_test", interrupt)
     code, _, err = run(f"check good.npy {CHECK}")
     assert code == 130 and err.count("\n") == 1
 
@@ -292,7 +291,7 @@ def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", sorted(entry_points(group=reproduce.GROUP).names))
 def test_an_experiment_leaves_record_table_and_figures_and_redraws_them_to_the_byte(run, place, name):
     code, out, err = run(f"reproduce {name} --tiny --device cpu --out shown")
     assert code == 0 and err == ""
@@ -306,8 +305,34 @@ def test_an_experiment_leaves_record_table_and_figures_and_redraws_them_to_the_b
     assert contents(place / "shown") == files
 
 
-def test_every_experiment_can_be_named_and_has_a_page():
-    assert set(get_args(Name)) == set(EXPERIMENTS) == set(PAGES)
+def test_an_unknown_study_is_refused_in_one_line_with_the_known_ones(run):
+    code, _, err = run("reproduce gm-2")
+    assert code == 2 and err.count("\n") == 1
+    assert "no study 'gm-2' (did you mean gm-2d?); the studies are adaptive, auto-staging, " in err
+    assert "did you mean" not in run("reproduce zzzzz")[2]
+
+
+def test_without_an_installed_package_there_are_no_studies(run, monkeypatch):
+    monkeypatch.setattr(reproduce, "entry_points", lambda *, group: ())
+    code, _, err = run("reproduce gm-2d")
+    assert code == 2 and "no studies are installed" in err and err.count("\n") == 1
+
+
+def test_another_package_can_bring_a_study(run, monkeypatch, place):
+    (place / "elsewhere.py").write_text(
+        "class Found:\n"
+        "    table, files = '# Here', ['made.png']\n"
+        "class Study:\n"
+        "    def reproduce(self, folder, **options):\n"
+        "        assert options['seed'] == 3 and options['tiny'] and folder.is_dir()\n"
+        "        return Found\n"
+        "STUDY = Study()\n"
+    )
+    monkeypatch.syspath_prepend(place)
+    point = EntryPoint("theirs", "elsewhere:STUDY", reproduce.GROUP)
+    monkeypatch.setattr(reproduce, "entry_points", lambda *, group: (point,))
+    code, out, _ = run("reproduce theirs --tiny --seed 3 --device cpu --out shown")
+    assert code == 0 and "Here" in out and "made.png" in out
 
 
 def test_only_records_of_the_experiment_are_redrawn(run, place):
@@ -337,7 +362,7 @@ def process(line):
 
 
 def test_a_process_ends_with_the_verdict(place):
-    done = process("check wrong.npy --model models.py:normal --method ksd --json")
+    done = process("check wrong.npy --model models.py:normal --test ksd --json")
     assert done.returncode == 1 and done.stderr == ""
     assert json.loads(done.stdout)["rejected"]
 

@@ -58,14 +58,14 @@ def test_json_is_one_object_and_the_file_is_the_same(run, place):
 
 
 BAD = {
-    "compare x.npy --model models.py:right": "models must hold at least 2 models, got 1",
-    f"compare x.npy {BOTH} --name one": "names must hold one name a model: got 1 for 2 models",
+    "compare x.npy --model models.py:right": "give --model at least twice, got 1",
+    f"compare x.npy {BOTH} --name one": "give --name once per model: got 1 names for 2 models",
     "compare x.npy --model models.py:right --model models.py:right": "names must differ",
     "compare x.npy --model models.py:right --model models.py:narrow": "models[1] (models.py:narrow): x has 2",
     f"compare few.npy {BOTH}": "x has 9 points",
     f"compare nowhere.npy {BOTH}": "no such data file: nowhere.npy",
     f"compare x.npy {BOTH} --out x.npy/below": "cannot write x.npy/below",
-    f"compare x.npy {BOTH.replace('ksd', 'magic')}": "method must be one of auto",
+    f"compare x.npy {BOTH.replace('ksd', 'magic')}": "test must be one of crossfit",
     "compare x.npy --model models.py:right --model models.py:wrng": "did you mean wrong?",
 }
 

@@ -1,4 +1,4 @@
-"""fit-ebm: a model that check reads back, the same with and without a break, and errors in one line."""
+"""fit-energy: a model that check reads back, the same with and without a break, and errors in one line."""
 
 import json
 from pathlib import Path
@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from steincritic import cli
 from steincritic.files import read_tensors
 from steincritic.learning import run as learning_run
 from steincritic.models import GaussianMixture
 from steincritic.models.saved import load_saved
 
 QUICK = "--steps 6 --batch-size 50 --log-every 2 --hidden 6 --device cpu --critic-steps 1 --pictures 1"
-MLP, RBM = f"fit-ebm x.npy --energy mlp {QUICK}", f"fit-ebm x.npy --energy rbm {QUICK}"
+MLP, RBM = f"fit-energy x.npy --energy mlp {QUICK}", f"fit-energy x.npy --energy rbm {QUICK}"
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +38,7 @@ def test_a_model_is_learned_and_check_reads_it_back(run, line):
     assert history["history"]["step"] == [2.0, 4.0, 6.0] and history["learning"]["steps"] == 6
     assert Path("o/samples.png").read_bytes().startswith(b"\x89PNG")
     assert load_saved("o/model.safetensors").dim == 2
-    code, out, err = run("check few.npy --model o/model.safetensors --method ksd --json")
+    code, out, err = run("check few.npy --model o/model.safetensors --test ksd --json")
     assert code in (0, 1) and err == "" and json.loads(out)
 
 
@@ -54,7 +53,7 @@ def test_a_resumed_run_leaves_the_same_model(run, monkeypatch):
 
     broken = f"{MLP} --out broken --lam 2 --lam-floor 0.5 --lam-every 1"
     monkeypatch.setattr(learning_run.Run, "_step", interrupted)
-    monkeypatch.setattr(cli.fit_ebm, "_SECONDS", 0.0)
+    monkeypatch.setattr("steincritic.cli.fit_energy._SECONDS", 0.0)
     code, _, err = run(broken)
     assert code == 130 and "interrupted" in err and not Path("broken/model.safetensors").exists()
     monkeypatch.setattr(learning_run.Run, "_step", step)

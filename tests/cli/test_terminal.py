@@ -32,7 +32,7 @@ from steincritic.models import GaussianMixture
 
 normal = GaussianMixture([[0.0, 0.0]])
 """
-KSD = "--model models.py:normal --method ksd"
+KSD = "--model models.py:normal --test ksd"
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ import pytest
 import torch
 
 import steincritic
-from steincritic.cli import watch as watch_module
 from steincritic.critics.mlp import MLP
 from steincritic.files import read_tensors
 from steincritic.gof.sequential import Sequential, load_state, monitor
@@ -46,7 +45,7 @@ def place(tmp_path, monkeypatch):
 @pytest.fixture
 def quick(monkeypatch):
     """Smaller critics; where a process takes part, the usual ones do."""
-    monkeypatch.setattr(watch_module, "monitor", partial(monitor, config=QUICK))
+    monkeypatch.setattr("steincritic.gof.sequential.monitor", partial(monitor, config=QUICK))
 
 
 def text_of(x):
@@ -158,7 +157,8 @@ def test_what_is_the_users_to_mend_is_one_line_and_exit_code_2(run, quick, line)
 def test_the_batches_before_a_bad_row_are_told_and_kept(run, quick):
     Path("late.csv").write_text("a,b\n" + text_of(GOOD[:50]) + "oops,1\n" + text_of(GOOD[50:]))
     code, out, err = run(f"watch late.csv {WATCH} --state state --json")
-    assert code == 2 and [state["points"] for state in objects(out)] == [20, 40]
+    *states, last = objects(out)
+    assert code == 2 and [state["points"] for state in states] == [20, 40] and "oops" in last["error"]
     assert "('oops' in line 52)" in err and load_state("state").points == 40
     code, out, _ = run(f"watch good.csv {WATCH} --state state --json")  # the row removed
     assert code == 0 and objects(out)[-1]["points"] == 150

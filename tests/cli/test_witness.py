@@ -1,4 +1,4 @@
-"""score: the same witness as in Python, whatever the chunks; all of the file or none of it."""
+"""witness: the same witness as in Python, whatever the chunks; all of the file or none of it."""
 
 import io
 import json
@@ -25,7 +25,7 @@ normal = GaussianMixture([[0.0, 0.0]])
 three = GaussianMixture([[0.0, 0.0, 0.0]])
 edge = (lambda x: torch.where(x > 2.9, torch.nan, -x), None)
 """
-SCORE = "--critic critic --model models.py:normal"
+CRITIC = "--critic critic --model models.py:normal"
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def rows_of(path):
 @pytest.mark.parametrize("name", ["x.npy", "x.npz", "x.csv"])
 @pytest.mark.parametrize("chunk", [1, 100, 100_000])
 def test_the_file_holds_the_witness_of_every_row(run, critic, name, chunk):
-    code, out, err = run(f"score {name} {SCORE} --out deep/w.csv --chunk {chunk} --json")
+    code, out, err = run(f"witness {name} {CRITIC} --out deep/w.csv --chunk {chunk} --json")
     assert code == 0 and err == "" and out.count("\n") == 1
     rows, values = rows_of("deep/w.csv")
     wanted = critic.witness(X).numpy()
@@ -75,20 +75,20 @@ def test_parquet_is_scored_like_the_rest(run):
 
     parquet.write_table(pyarrow.table({"a": X[:, 0], "b": X[:, 1]}), "x.parquet", row_group_size=50)
     for name in ("x.parquet", "x.npy"):
-        assert run(f"score {name} {SCORE} --out {name}.csv --chunk 50")[0] == 0
+        assert run(f"witness {name} {CRITIC} --out {name}.csv --chunk 50")[0] == 0
     assert Path("x.parquet.csv").read_bytes() == Path("x.npy.csv").read_bytes()
 
 
 def test_standard_input_is_csv(run, monkeypatch):
     text = Path("x.csv").read_bytes()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
-    code, out, _ = run(f"score - {SCORE} --out w.csv")
+    code, out, _ = run(f"witness - {CRITIC} --out w.csv")
     assert code == 0 and out.startswith("standard input under critic: 230 rows")
     assert len(rows_of("w.csv")[0]) == 230
 
 
 def test_the_summary_names_the_worst_rows(run):
-    code, out, err = run(f"score x.npy {SCORE}")
+    code, out, err = run(f"witness x.npy {CRITIC}")
     assert code == 0 and err == ""
     assert "Mean witness" in out and "standard error" in out and "Largest" in out
     assert not list(Path().glob("*witness*"))
@@ -98,29 +98,29 @@ def test_rows_with_gaps_stop_the_run_or_are_left_out_with_their_numbers_kept(run
     x = X.copy()
     x[[150, 151], 0] = np.nan
     np.save("gap.npy", x)
-    code, out, err = run(f"score gap.npy {SCORE} --out w.csv --chunk 100")
+    code, out, err = run(f"witness gap.npy {CRITIC} --out w.csv --chunk 100")
     assert code == 2 and out == "" and "in row 150;" in err and "--drop-nan" in err
     assert not Path("w.csv").exists() and not list(Path().glob(".w.csv*"))
-    code, out, _ = run(f"score gap.npy {SCORE} --out w.csv --chunk 100 --drop-nan --json")
+    code, out, _ = run(f"witness gap.npy {CRITIC} --out w.csv --chunk 100 --drop-nan --json")
     assert code == 0 and json.loads(out)["rows"] == 228 and json.loads(out)["dropped"] == 2
     rows = rows_of("w.csv")[0]
     assert 150 not in rows and rows[-1] == 229
 
 
 BAD = {
-    f"score nowhere.npy {SCORE}": "no such data file: nowhere.npy",
-    "score x.npy --critic nowhere --model models.py:normal": "no such file: nowhere",
-    "score x.npy --critic x.csv --model models.py:normal": "x.csv is not a steincritic file or is damaged",
-    "score x.npy --critic other --model models.py:normal": "other is not a saved critic",
-    "score x.npy --critic doctored --model models.py:normal": "doctored is damaged",
-    "score x.npy --critic cut --model models.py:normal": "cut is not a steincritic file or is damaged",
-    "score x.npy --critic critic --model models.py:three": "data have 2 columns but the model has 3",
-    "score three.npy --critic critic --model models.py:three": "the critic has 2 dimensions, x has 3",
-    "score far.npy --critic critic --model models.py:edge": "the model's score is not finite in row 9000",
-    f"score x.npy {SCORE} --chunk 0": "rows must be a whole number of at least 1",
-    f"score x.npy {SCORE} --out x.npy": "--out x.npy is the data",
-    f"score x.npy {SCORE} --out x.csv/w.csv": "cannot write x.csv/w.csv",
-    f"score nan.npy {SCORE} --drop-nan": "no row of nan.npy is free of NaN",
+    f"witness nowhere.npy {CRITIC}": "no such data file: nowhere.npy",
+    "witness x.npy --critic nowhere --model models.py:normal": "no such file: nowhere",
+    "witness x.npy --critic x.csv --model models.py:normal": "x.csv is not a steincritic file or is damaged",
+    "witness x.npy --critic other --model models.py:normal": "other is not a saved critic",
+    "witness x.npy --critic doctored --model models.py:normal": "doctored is damaged",
+    "witness x.npy --critic cut --model models.py:normal": "cut is not a steincritic file or is damaged",
+    "witness x.npy --critic critic --model models.py:three": "data have 2 columns but the model has 3",
+    "witness three.npy --critic critic --model models.py:three": "the critic has 2 dimensions, x has 3",
+    "witness far.npy --critic critic --model models.py:edge": "the model's score is not finite in row 9000",
+    f"witness x.npy {CRITIC} --chunk 0": "chunk must be a whole number of at least 1",
+    f"witness x.npy {CRITIC} --out x.npy": "--out x.npy is the data",
+    f"witness x.npy {CRITIC} --out x.csv/w.csv": "cannot write x.csv/w.csv",
+    f"witness nan.npy {CRITIC} --drop-nan": "no row of nan.npy is free of NaN",
 }
 
 
@@ -148,7 +148,7 @@ def test_an_interrupt_leaves_the_old_file_and_nothing_else(run, place, monkeypat
 
     monkeypatch.setattr("steincritic.cli.witness.write_rows", interrupt)
     before = set(place.iterdir())
-    assert run(f"score x.npy {SCORE} --out w.csv")[0] == 130
+    assert run(f"witness x.npy {CRITIC} --out w.csv")[0] == 130
     assert Path("w.csv").read_text() == "old" and set(place.iterdir()) == before
 
 
@@ -165,8 +165,8 @@ def test_the_moments_of_chunks_are_those_of_the_whole():
 
 def test_a_single_row_has_no_standard_error(run):
     np.save("one.npy", X[:1])
-    assert json.loads(run(f"score one.npy {SCORE} --json")[1])["standard_error"] is None
-    assert "standard error none" in run(f"score one.npy {SCORE}")[1]
+    assert json.loads(run(f"witness one.npy {CRITIC} --json")[1])["standard_error"] is None
+    assert "standard error none" in run(f"witness one.npy {CRITIC}")[1]
 
 
 def test_written_values_keep_all_digits_of_float32():

@@ -10,9 +10,10 @@ import steincritic as sc
 from steincritic.data.points import scored
 from steincritic.diagnosis.coordinates import _largest_under_null, _ratios, find_coordinates
 from steincritic.diagnosis.fisher import fisher_bound
-from steincritic.diagnosis.halves import coordinate_blocks, draw_count, split_in_halves
-from steincritic.gof import GofResult
+from steincritic.diagnosis.halves import draw_count, split_in_halves
+from steincritic.gof.result import GofResult
 from steincritic.rng import generator
+from steincritic.stein.operator import coordinate_blocks
 
 Q = sc.models.GaussianMixture([[0.0] * 4])
 X = Q.sample(200, seed=1)
@@ -35,7 +36,7 @@ def verdict(rejected):
 
 @pytest.fixture(scope="module")
 def wrong():
-    return sc.diagnose(Q, WRONG, test=verdict(True), names=["a", "b", "c", "d"])
+    return sc.check(Q, WRONG, test=verdict(True), names=["a", "b", "c", "d"])
 
 
 def test_a_wrong_coordinate_is_named_first(wrong):
@@ -51,7 +52,7 @@ def test_the_fisher_divergence_is_bounded_from_below(wrong):
 
 
 def test_nothing_is_listed_where_the_test_does_not_reject():
-    calm = sc.diagnose(Q, WRONG, test=verdict(False))
+    calm = sc.check(Q, WRONG, test=verdict(False))
     assert not calm.findings and not calm.regions and not calm.wrong_coordinates
     assert len(calm.points) == 0 and len(calm.missing) == 0
     assert "Nothing here speaks against the model" in calm.summary()
@@ -66,15 +67,15 @@ def test_the_result_is_plain_and_shows_itself(wrong):
 
 
 def test_the_same_seed_gives_the_same_diagnosis(wrong):
-    again = sc.diagnose(Q, WRONG, test=verdict(True), names=["a", "b", "c", "d"])
+    again = sc.check(Q, WRONG, test=verdict(True), names=["a", "b", "c", "d"])
     assert again.to_dict() == wrong.to_dict()
 
 
 def test_a_model_without_a_sampler_has_no_pvalues_of_points():
-    found = sc.diagnose((lambda x: -x, None), WRONG, method="ksd")
+    found = sc.check((lambda x: -x, None), WRONG, test="ksd")
     assert found.points.pvalues is None and found.missing is None and not found.regions
     assert found.coordinates[0].name == "x3" and found.rejected
-    bare = sc.diagnose(None, sc.ScoredPoints(WRONG, -WRONG), method="ksd")
+    bare = sc.check(None, sc.ScoredPoints(WRONG, -WRONG), test="ksd")
     assert bare.coordinates[0].name == "x3"
 
 
@@ -85,7 +86,7 @@ def test_names_come_from_a_frame():
         def to_numpy(self):
             return WRONG.numpy()
 
-    assert sc.diagnose(Q, Frame(), test=verdict(True)).names == Frame.columns
+    assert sc.check(Q, Frame(), test=verdict(True)).names == Frame.columns
 
 
 @pytest.mark.parametrize(
@@ -99,7 +100,7 @@ def test_names_come_from_a_frame():
 )
 def test_what_cannot_be_diagnosed_is_refused(x, options, words):
     with pytest.raises(sc.InputError, match=words):
-        sc.diagnose(Q, x, test=verdict(True), **options)
+        sc.check(Q, x, test=verdict(True), **options)
 
 
 def test_the_bound_does_not_depend_on_the_units():

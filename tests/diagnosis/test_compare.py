@@ -9,10 +9,10 @@ import torch
 from reference import Z_MAX, z_of_mean
 from steincritic.critics import MLP
 from steincritic.data import Frame, ScoredPoints, problem
-from steincritic.diagnosis.compare import compare_models, largest_t, score_divergence, terms_of
+from steincritic.diagnosis.compare import compare, largest_t, score_divergence, terms_of
 from steincritic.diagnosis.comparison import Comparison, errors_of
 from steincritic.errors import InputError, ModelError
-from steincritic.gof import CrossFit
+from steincritic.gof.crossfit import CrossFit
 from steincritic.models import GaussianMixture
 from steincritic.stein.divergence import exact
 from steincritic.training import Training, fit_bank, fixed
@@ -27,7 +27,7 @@ def shifted(*shift):
 
 
 def quick(models, x=X, **changes):
-    return compare_models(models, x, **{"test": None, **QUICK, **changes})
+    return compare(models, x, **{"test": None, **QUICK, **changes})
 
 
 # Formulas.
@@ -185,7 +185,7 @@ def test_measured_rates():
     rest = QUICK | {"training": Training(selection="monitor"), "network": None}
     told = 0
     for seed in range(100):
-        found = compare_models(MIRRORED, P.sample(300, seed=seed), seed=seed, test=None, **rest).found
+        found = compare(MIRRORED, P.sample(300, seed=seed), seed=seed, test="none", **rest).found
         difference = found[0] - found[1]
         told += abs(float(difference.mean())) > 1.98 * float(errors_of(difference))
     assert told >= 12  # the negative control; 20 as measured

@@ -10,7 +10,7 @@ from torch import distributions as dist
 from torch import nn
 
 from steincritic.data.points import sample_points
-from steincritic.diagnosis.doctor.doctor import examine
+from steincritic.diagnosis.doctor.doctor import doctor
 from steincritic.diagnosis.doctor.identity import stein_identity
 from steincritic.errors import InputError
 from steincritic.models import DistributionModel, GaussianMixture, LogDensity, PairModel, random_rbm
@@ -59,25 +59,25 @@ HEALTHY = {
 
 @pytest.mark.parametrize("name", HEALTHY)
 def test_a_right_model_passes_every_check(name):
-    checkup = examine(HEALTHY[name], n=N)
+    checkup = doctor(HEALTHY[name], n=N)
     assert checkup.ok and found(checkup) == {} and checkup.n == N
 
 
 def test_fifty_dimensions_and_a_gibbs_sampler_pass():
     for model in (GaussianMixture([[0.0] * 50, [0.5] * 50]), random_rbm(20, 10, seed=0, sweeps=100)):
-        assert found(examine(model, n=2_000)) == {}
+        assert found(doctor(model, n=2_000)) == {}
 
 
 @pytest.mark.parametrize("name", ["Gamma", "Beta", "LogNormal"])
 def test_a_bounded_support_whose_density_vanishes_is_at_most_doubtful(name):
     model = getattr(dist, name)(*(torch.tensor(v).double() for v in (3.0, 2.0)))
-    checkup = examine(model, n=N)
+    checkup = doctor(model, n=N)
     assert checkup.ok and found(checkup) == {"edges of the support": "doubtful"}
 
 
 @pytest.mark.parametrize("x", [X, X.numpy(), X.float()])
 def test_without_a_sampler_the_data_are_looked_at(x):
-    checkup = examine(LogDensity(lambda y: -0.5 * (y * y).sum(-1)), x=x)
+    checkup = doctor(LogDensity(lambda y: -0.5 * (y * y).sum(-1)), x=x)
     assert checkup.ok and found(checkup) == {} and checkup.n == 0
     skipped = {f.name for f in checkup.checks if f.status == "skipped"}
     assert "Stein's identity" in skipped and "score and log-density" not in skipped
@@ -87,13 +87,13 @@ def test_an_energy_network_in_single_precision_has_the_right_gradient():
     with torch.random.fork_rng():
         torch.random.manual_seed(0)
         energy = nn.Sequential(nn.Linear(2, 64), nn.ReLU(), nn.Linear(64, 1))
-    checkup = examine(energy, x=X.float())
+    checkup = doctor(energy, x=X.float())
     assert found(checkup) == {"dtypes": "doubtful"}  # it is asked in its own precision
     assert "float64 in name only" in detail(checkup, "dtypes")
 
 
 def test_digits_that_float32_cannot_hold_are_told():
-    checkup = examine(GaussianMixture([[1e4 / 3, -1e4 / 3]], 1e-6), n=N)
+    checkup = doctor(GaussianMixture([[1e4 / 3, -1e4 / 3]], 1e-6), n=N)
     assert found(checkup) == {"dtypes": "doubtful"} and "test in float64" in detail(checkup, "dtypes")
 
 
@@ -105,13 +105,13 @@ def test_false_alarms_are_rare():
             not stein_identity(sample_points(model, 2_000, seed=s), slowness=1.0).holds for s in range(100)
         )
     assert alarms <= 4
-    assert sum(found(examine(Q, n=500, seed=s)) != {} for s in range(10)) == 0
+    assert sum(found(doctor(Q, n=500, seed=s)) != {} for s in range(10)) == 0
 
 
 def test_heavy_tails_are_doubtful_at_most():
     """The score of this density, 0.2/x - 1, has no variance: a mean over few draws says nothing."""
     gamma = dist.Gamma(torch.tensor(1.2).double(), torch.tensor(1.0).double())
-    statuses = [found(examine(gamma, n=2_000, seed=s)) for s in range(15)]
+    statuses = [found(doctor(gamma, n=2_000, seed=s)) for s in range(15)]
     assert {s.get("Stein's identity", "ok") for s in statuses} == {"ok", "doubtful"}
     assert all("failed" not in s.values() for s in statuses)
 
@@ -121,13 +121,13 @@ def test_heavy_tails_are_doubtful_at_most():
 
 @pytest.mark.parametrize("model", [NORMAL, Q, GaussianMixture([[0.0] * 10])])
 def test_a_score_five_per_cent_too_large_is_seen_with_the_default_draws(model):
-    checkup = examine(pair(lambda x: 1.05 * model.score(x), model))
+    checkup = doctor(pair(lambda x: 1.05 * model.score(x), model))
     assert found(checkup) == {"Stein's identity": "failed"} and checkup.n == 50_000
     assert "times as large as it should be" in detail(checkup, "Stein's identity")
 
 
 def test_a_wrong_sign_is_named():
-    checkup = examine(pair(lambda x: -Q.score(x)), n=N)
+    checkup = doctor(pair(lambda x: -Q.score(x)), n=N)
     assert found(checkup) == {"Stein's identity": "failed"}
     assert "its sign is wrong" in detail(checkup, "Stein's identity")
 
@@ -142,7 +142,7 @@ def test_the_log_density_tells_a_wrong_score_without_draws(factor, dtype):
         def log_prob(self, x):
             return Q.log_prob(x.to(dtype)).to(x.dtype)
 
-    checkup = examine(Wrong(), x=X)
+    checkup = doctor(Wrong(), x=X)
     assert found(checkup) == {"score and log-density": "failed"}
     assert "times the gradient" in detail(checkup, "score and log-density")
 
@@ -158,7 +158,7 @@ def test_one_wrong_coordinate_among_fifty_is_seen_in_the_log_density():
         def score(self, x):
             return factor.to(x) * normal.score(x)
 
-    assert found(examine(Wrong(), x=normal.sample(60))) == {"score and log-density": "failed"}
+    assert found(doctor(Wrong(), x=normal.sample(60))) == {"score and log-density": "failed"}
 
 
 # Support and space.
@@ -183,7 +183,7 @@ BOUNDED = {
 
 @pytest.mark.parametrize("name", BOUNDED)
 def test_a_missing_boundary_factor_is_caught(name):
-    checkup = examine(BOUNDED[name], n=N)
+    checkup = doctor(BOUNDED[name], n=N)
     assert found(checkup) == {"Stein's identity": "failed", "edges of the support": "failed"}
     assert "boundary term" in detail(checkup, "edges of the support")
 
@@ -216,12 +216,12 @@ MIXED_UP = {
 @pytest.mark.parametrize("name", MIXED_UP)
 def test_spaces_that_are_mixed_up_are_named(name):
     score, sample, words = MIXED_UP[name]
-    checkup = examine(PairModel(score, sample), n=N)
+    checkup = doctor(PairModel(score, sample), n=N)
     assert found(checkup)["one space"] == "failed" and words in detail(checkup, "one space")
 
 
 def test_a_simplex_is_a_plane():
-    checkup = examine(DistributionModel(dist.Dirichlet(torch.full((3,), 3.0))), n=N)
+    checkup = doctor(DistributionModel(dist.Dirichlet(torch.full((3,), 3.0))), n=N)
     assert "leave one column out" in detail(checkup, "edges of the support")
 
 
@@ -230,12 +230,12 @@ def test_a_simplex_is_a_plane():
 )
 def test_discrete_columns_are_named(column, status):
     x = torch.stack([X[:, 0], column], 1)
-    checkup = examine(Q, x=x, n=500)
+    checkup = doctor(Q, x=x, n=500)
     assert found(checkup).get("continuous columns") == status
 
 
 def test_data_outside_the_support_are_told():
-    checkup = examine(LogDensity(lambda x: x.log().sum(-1) - x.sum(-1)), x=X)
+    checkup = doctor(LogDensity(lambda x: x.log().sum(-1) - x.sum(-1)), x=X)
     assert found(checkup)["finite values"] == "failed" and "of 60 rows of x" in detail(
         checkup, "finite values"
     )
@@ -245,13 +245,13 @@ def test_data_outside_the_support_are_told():
 
 
 def test_single_precision_for_double_is_caught():
-    checkup = examine(pair(lambda x: Q.score(x).float()), n=N)
+    checkup = doctor(pair(lambda x: Q.score(x).float()), n=N)
     assert found(checkup) == {"dtypes": "failed"} and "float32 score" in detail(checkup, "dtypes")
 
 
 def test_single_precision_inside_and_double_for_single_are_doubts():
-    assert found(examine(pair(lambda x: Q.score(x.float()).to(x)), n=N)) == {"dtypes": "doubtful"}
-    assert found(examine(pair(lambda x: Q.score(x).double()), n=N)) == {"dtypes": "doubtful"}
+    assert found(doctor(pair(lambda x: Q.score(x.float()).to(x)), n=N)) == {"dtypes": "doubtful"}
+    assert found(doctor(pair(lambda x: Q.score(x).double()), n=N)) == {"dtypes": "doubtful"}
 
 
 def network(*layers):
@@ -267,7 +267,7 @@ ROWS = {
 @pytest.mark.parametrize("name", ROWS)
 def test_a_row_has_one_score(name):
     model, words = ROWS[name]
-    checkup = examine(model, x=X)
+    checkup = doctor(model, x=X)
     assert found(checkup)["rows by themselves"] == "failed"
     assert words in detail(checkup, "rows by themselves")
 
@@ -276,12 +276,12 @@ NORMALIZED = network(nn.BatchNorm1d(16))
 
 
 def test_batch_normalization_in_training_mode_is_told_in_its_own_words():
-    checkup = examine(NORMALIZED, x=X)
+    checkup = doctor(NORMALIZED, x=X)
     assert found(checkup) == {"shape": "failed"} and "Expected more than 1 value" in detail(checkup, "shape")
 
 
 def test_a_score_that_changes_its_argument_is_caught():
-    assert found(examine(pair(lambda x: x.neg_(), GaussianMixture([[0.0, 0.0]])), n=N)) == {
+    assert found(doctor(pair(lambda x: x.neg_(), GaussianMixture([[0.0, 0.0]])), n=N)) == {
         "rows by themselves": "failed"
     }
 
@@ -301,22 +301,22 @@ def away(*_):
     ],
 )
 def test_what_the_model_raises_is_a_finding(model, name, words):
-    checkup = examine(model, n=500)
+    checkup = doctor(model, n=500)
     assert found(checkup) == {name: "failed"} and words in detail(checkup, name)
 
 
 def test_a_broken_sampler_leaves_the_checks_on_data():
-    checkup = examine(PairModel(Q.score, away), x=X)
+    checkup = doctor(PairModel(Q.score, away), x=X)
     assert found(checkup) == {"seeded sampling": "failed"} and len(checkup.checks) > 8
 
 
 def test_what_the_caller_got_wrong_is_raised():
     with pytest.raises(InputError, match="no points to look at: pass x"):
-        examine(LogDensity(Q.log_prob))
+        doctor(LogDensity(Q.log_prob))
     with pytest.raises(InputError, match="2 dimensions"):
-        examine(Q, x=X[:, :1])
+        doctor(Q, x=X[:, :1])
     with pytest.raises(InputError, match="n must be a whole number of at least 500"):
-        examine(Q, n=10)
+        doctor(Q, n=10)
 
 
 # Samplers.
@@ -345,12 +345,12 @@ def always_the_same(n, seed):
     [(unseeded, "failed"), (always_the_same, "failed"), (seeding_globally, "doubtful"), (stored, "doubtful")],
 )
 def test_the_seed_alone_decides(sample, status):
-    assert found(examine(PairModel(lambda x: -x, sample), n=N))["seeded sampling"] == status
+    assert found(doctor(PairModel(lambda x: -x, sample), n=N))["seeded sampling"] == status
 
 
 def test_global_generators_are_left_as_they_were():
     before = np.random.get_state()[1].copy(), random.getstate()
-    examine(PairModel(lambda x: -x, unseeded), n=500)
+    doctor(PairModel(lambda x: -x, unseeded), n=500)
     assert np.array_equal(np.random.get_state()[1], before[0]) and random.getstate() == before[1]
 
 
@@ -364,7 +364,7 @@ def chain(n, seed):
 
 
 def test_a_slow_chain_is_told_and_its_identity_is_judged_by_what_it_is_worth():
-    checkup = examine(PairModel(lambda x: -x, chain), n=N)
+    checkup = doctor(PairModel(lambda x: -x, chain), n=N)
     assert found(checkup) == {"independent draws": "doubtful"}
     worth = int(detail(checkup, "independent draws").split("worth ")[1].split()[0])
     assert 0.5 * N / 19 < worth < 2 * N / 19
@@ -374,15 +374,15 @@ def test_repeated_draws_are_told():
     def repeating(n, seed):
         return Q.sample(n, seed=seed)[torch.randint(0, n, (n,), generator=generator(seed, "again"))]
 
-    assert "repeat another one" in detail(examine(PairModel(Q.score, repeating), n=N), "independent draws")
+    assert "repeat another one" in detail(doctor(PairModel(Q.score, repeating), n=N), "independent draws")
 
 
 # The result.
 
 
 def test_the_result_is_plain_and_repeatable():
-    checkup = examine(pair(lambda x: -Q.score(x)), n=500, seed=4)
-    assert checkup == examine(pair(lambda x: -Q.score(x)), n=500, seed=4)
+    checkup = doctor(pair(lambda x: -Q.score(x)), n=500, seed=4)
+    assert checkup == doctor(pair(lambda x: -Q.score(x)), n=500, seed=4)
     plain = checkup.to_dict()
     assert json.loads(json.dumps(plain)) == plain and plain["ok"] is False and plain["seed"] == 4
     first, *rest = checkup.summary().splitlines()

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from steincritic.data.points import scored
 from steincritic.diagnosis.halves import split_in_halves
-from steincritic.diagnosis.points import benjamini_hochberg, conformal, find_missing, find_points
+from steincritic.diagnosis.points import benjamini_hochberg, find_missing, find_points
+from steincritic.gof.null import rank_pvalues
 from steincritic.models import GaussianMixture
 from steincritic.rng import generator
 
@@ -17,7 +18,7 @@ values = st.lists(st.floats(-5, 5), min_size=1, max_size=30)
 def test_a_conformal_pvalue_is_the_rank_among_the_reference(own, reference):
     own, reference = (torch.tensor(v, dtype=torch.float64) for v in (own, reference))
     expected = [(1 + int((reference >= v).sum())) / (len(reference) + 1) for v in own]
-    assert conformal(own, reference).tolist() == expected
+    assert rank_pvalues(own, reference).tolist() == expected
 
 
 @given(pvalues=st.lists(st.floats(0.001, 1), min_size=1, max_size=40), level=st.floats(0.01, 0.5))
@@ -61,7 +62,7 @@ def test_pvalues_of_model_draws_are_uniform_and_those_of_trained_points_are_not(
     for seed in range(6):
         halves = halves_of(Q.sample(80, seed=seed), seed=seed)
         own.append(find_points(halves, fdr=0.1, listed=True).pvalues)
-        trained += [conformal(half.trained.witness, half.of_draws.witness) for half in halves]
+        trained += [rank_pvalues(half.trained.witness, half.of_draws.witness) for half in halves]
     error = (1 / 12 / 480) ** 0.5
     assert abs(float(torch.cat(own).mean()) - 0.5) < 4.5 * error
     assert float(torch.cat(trained).mean()) < 0.5 - 4.5 * error

@@ -5,8 +5,9 @@ import torch
 
 from steincritic.data import ScoredPoints
 from steincritic.errors import InputError, ModelError
-from steincritic.gof.aggregated import FACTORS, KsdAgg, _evidence, kernels_at, ksdagg_test
-from steincritic.gof.kernel import Ksd, bootstrap_signs, ksd_test
+from steincritic.gof.aggregated import FACTORS, KsdAgg, _evidence, kernels_at
+from steincritic.gof.choose import gof_test
+from steincritic.gof.kernel import Ksd, bootstrap_signs
 from steincritic.models import GaussianMixture
 from steincritic.rng import generator
 from steincritic.stein.kernels import IMQ, RBF
@@ -30,9 +31,9 @@ def data(n=40, *, seed, stretch=1.0):
     ids=["wild", "wild few", "fresh"],
 )
 def test_level_and_power(config):
-    rejections = sum(ksdagg_test(q, data(seed=k), seed=k, config=config).rejected for k in range(400))
+    rejections = sum(gof_test(q, data(seed=k), seed=k, test=config).rejected for k in range(400))
     assert 3 <= rejections <= 44  # binomial(400, 0.05), left once in a million
-    stretched = [ksdagg_test(q, data(100, seed=k, stretch=1.6), seed=k, config=config) for k in range(10)]
+    stretched = [gof_test(q, data(100, seed=k, stretch=1.6), seed=k, test=config) for k in range(10)]
     assert all(result.rejected for result in stretched)
 
 
@@ -41,7 +42,10 @@ def test_finds_a_difference_that_the_median_bandwidth_misses():
     wide = GaussianMixture([[0.0, 0.0], [8.0, 0.0]], 1.0)
     narrow = GaussianMixture([[0.0, 0.0], [8.0, 0.0]], 0.5)
     runs = [
-        (ksdagg_test(wide, x, seed=k).pvalue, ksd_test(wide, x, seed=k, config=Ksd(kernel=RBF())).pvalue)
+        (
+            gof_test(wide, x, test="ksdagg", seed=k).pvalue,
+            gof_test(wide, x, seed=k, test=Ksd(kernel=RBF())).pvalue,
+        )
         for k, x in ((k, narrow.sample(60, seed=k)) for k in range(10))
     ]
     assert sum(aggregated <= 0.05 for aggregated, _ in runs) > sum(median <= 0.05 for _, median in runs)
@@ -69,7 +73,7 @@ def test_decisions_are_those_of_the_bisection():
     agree = rejected = 0
     for k in range(60):
         x = data(seed=k, stretch=1 + 0.3 * (k % 2))
-        result = ksdagg_test(q, x, seed=k, config=config)
+        result = gof_test(q, x, seed=k, test=config)
         points = ScoredPoints(x, q.score(x))
         sums = stein_sums(points, FEW, signs=bootstrap_signs(points, 698, flip=0.5, seed=k))
         reference, second = sums.bootstrap("u").split([499, 199], -1)
@@ -94,20 +98,20 @@ def test_evidence_is_minus_the_logarithm_of_the_p_value_and_grows():
 @pytest.mark.parametrize("threshold", ["wild", "fresh"])
 def test_result_says_which_kernel_was_strongest(threshold):
     config = KsdAgg(threshold=threshold, kernels=FEW, draws=59, reference=99)
-    result = ksdagg_test(q, data(seed=1), seed=3, config=config)
+    result = gof_test(q, data(seed=1), seed=3, test=config)
     assert result.exact == (threshold == "fresh")
     assert result.null_distribution.shape == (59,)
     assert any(repr(kernel) in result.notes[0] for kernel in FEW)
     assert result.settings["kernels"] == [repr(kernel) for kernel in FEW]
-    again = ksdagg_test(q, data(seed=1), seed=3, config=config)
+    again = gof_test(q, data(seed=1), seed=3, test=config)
     assert torch.equal(again.null_distribution, result.null_distribution)
 
 
 def test_fresh_runs_are_standardized_alike():
     """The maximum over one kernel alone orders runs as that kernel's own test does."""
     x = data(seed=1)
-    one = ksdagg_test(q, x, config=KsdAgg(threshold="fresh", kernels=(RBF(),), draws=59))
-    assert one.pvalue == ksd_test(q, x, config=Ksd(threshold="fresh", statistic="u", draws=59)).pvalue
+    one = gof_test(q, x, test=KsdAgg(threshold="fresh", kernels=(RBF(),), draws=59))
+    assert one.pvalue == gof_test(q, x, test=Ksd(threshold="fresh", statistic="u", draws=59)).pvalue
 
 
 def test_default_kernels_are_rbf_and_imq_at_nine_factors():
@@ -120,11 +124,15 @@ def test_default_kernels_are_rbf_and_imq_at_nine_factors():
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: ksdagg_test(q, torch.ones(20, 2)), InputError, "median distance between points is zero"),
-        (lambda: ksdagg_test(q, torch.ones(1, 2)), InputError, "at least 2 points"),
-        (lambda: ksdagg_test(q, data(seed=0), config=KsdAgg(draws=18)), InputError, "at least 19"),
         (
-            lambda: ksdagg_test((q.score, None), data(seed=0), config=KsdAgg(threshold="fresh")),
+            lambda: gof_test(q, torch.ones(20, 2), test="ksdagg"),
+            InputError,
+            "median distance between points is zero",
+        ),
+        (lambda: gof_test(q, torch.ones(1, 2), test="ksdagg"), InputError, "at least 2 points"),
+        (lambda: gof_test(q, data(seed=0), test=KsdAgg(draws=18)), InputError, "at least 19"),
+        (
+            lambda: gof_test((q.score, None), data(seed=0), test=KsdAgg(threshold="fresh")),
             ModelError,
             "no sample",
         ),

@@ -7,7 +7,13 @@ from steincritic import gof_test
 from steincritic.critics import MLP
 from steincritic.data import scored
 from steincritic.errors import DoubtfulWarning, InputError
-from steincritic.gof import CrossFit, Fssd, GofResult, Ksd, KsdAgg, Split, choose
+from steincritic.gof import choose
+from steincritic.gof.aggregated import KsdAgg
+from steincritic.gof.crossfit import CrossFit
+from steincritic.gof.fssd import Fssd
+from steincritic.gof.kernel import Ksd
+from steincritic.gof.result import GofResult
+from steincritic.gof.split import Split
 from steincritic.models import GaussianMixture
 from steincritic.training import Training, fixed
 
@@ -77,7 +83,7 @@ def test_the_choice_follows_the_model_and_the_number_of_points(asked, monkeypatc
     ],
 )
 def test_settings_that_are_given_decide_by_their_kind(asked, config, method):
-    result = gof_test(Q, X, config=config)
+    result = gof_test(Q, X, test=config)
     assert result.notes[0] == f"Method {method}: its settings were given."
     assert asked[0][2] == {"config": config}
 
@@ -114,7 +120,11 @@ def test_the_chosen_tests_run(rejects, tmp_path):
 def test_a_bootstrap_of_few_points_comes_with_a_warning():
     config = Split(draws=99, staging=fixed(1.0), network=MLP(hidden=(4,)), training=TRAINING)
     with pytest.warns(DoubtfulWarning):
-        result = gof_test(NO_SAMPLER, X[:40], config=config, callbacks=[])
+        result = gof_test(
+            NO_SAMPLER,
+            X[:40],
+            test=config,
+        )
     assert len(result.notes) > 1
 
 
@@ -124,7 +134,7 @@ def test_every_method_goes_by_its_name_and_takes_settings_of_its_own_kind_alone(
     assert result.method == method and result.notes == ("A note of its own.",)
     wrong = Ksd() if method != "ksd" else Split()
     with pytest.raises(InputError, match=f"the settings of method '{method}' are a"):
-        gof_test(Q, X, method, config=wrong)
+        gof_test(Q, X, method, test=wrong)
     assert len(asked) == 1
 
 

@@ -16,10 +16,11 @@ from steincritic.data.frame import model_frame
 from steincritic.data.points import ScoredPoints, fold_sets, scored
 from steincritic.errors import DivergedError, InputError, ModelError
 from steincritic.files import write_tensors
-from steincritic.gof import CrossFit, Rate, cache, crossfit, crossfit_test
+from steincritic.gof import cache, crossfit
 from steincritic.gof.cache import NullCache
-from steincritic.gof.crossfit import _ranked
-from steincritic.gof.panel import Panel, chunks, panel
+from steincritic.gof.choose import gof_test
+from steincritic.gof.crossfit import CrossFit, Panel, _ranked, chunks, panel
+from steincritic.gof.power import Rate
 from steincritic.models import GaussianMixture
 from steincritic.rng import derive, generator
 from steincritic.training import Training, fit_bank, fixed
@@ -197,29 +198,29 @@ def test_adding_up_the_folds_as_if_they_were_independent_rejects_true_models_too
 @pytest.mark.parametrize(("shift", "rejects"), [(0.0, False), (1.0, True)])
 def test_a_wrong_model_is_rejected_and_the_right_one_is_not(shift, rejects, stop_early):
     config = replace(TINY, stop_early=stop_early)
-    result = crossfit_test(Q, Q.sample(60, seed=1) + shift, config=config, seed=0)
+    result = gof_test(Q, Q.sample(60, seed=1) + shift, test=config, seed=0)
     assert result.rejected == rejects and result.exact and result.n == 60
     assert result.pvalue == 1 / 20 or not rejects
     json.dumps(result.to_dict(), allow_nan=False)
 
 
 def test_the_seed_decides_everything():
-    one, same, other = (crossfit_test(Q, X, config=TINY, seed=s) for s in (0, 0, 1))
+    one, same, other = (gof_test(Q, X, test=TINY, seed=s) for s in (0, 0, 1))
     assert one.to_dict() == same.to_dict()
     assert one.statistic != other.statistic
 
 
 def test_scored_points_and_single_precision_are_taken_as_they_are():
-    assert crossfit_test(Q, scored(Q, X), config=TINY).to_dict() == crossfit_test(Q, X, config=TINY).to_dict()
+    assert gof_test(Q, scored(Q, X), test=TINY).to_dict() == gof_test(Q, X, test=TINY).to_dict()
     single = replace(TINY, training=replace(TINY.training, dtype="float32"))
-    result = crossfit_test(Q, X.float(), config=single)
+    result = gof_test(Q, X.float(), test=single)
     assert result.null_distribution.dtype == torch.float64 and len(result.null_distribution) == 19
 
 
 def test_a_critic_that_does_not_train_gives_no_result():
     wild = replace(TINY, training=replace(TINY.training, learning_rate=1e200))
     with pytest.raises(DivergedError, match="a critic of the cross-fit did not train"):
-        crossfit_test(Q, X, config=wild)
+        gof_test(Q, X, test=wild)
 
 
 # Stopping early.
@@ -310,32 +311,32 @@ def files(folder):
 
 def test_a_second_test_takes_its_null_runs_from_the_cache(tmp_path, made):
     config = replace(TINY, cache=tmp_path)
-    first = crossfit_test(Q, X, config=config)
+    first = gof_test(Q, X, test=config)
     assert sum(made) == 20 and len(files(tmp_path)) == 1
     made.clear()
-    second = crossfit_test(Q, X, config=config)
+    second = gof_test(Q, X, test=config)
     assert sum(made) == 1  # the observed data
-    assert without_notes(first) == without_notes(second) == without_notes(crossfit_test(Q, X, config=TINY))
+    assert without_notes(first) == without_notes(second) == without_notes(gof_test(Q, X, test=TINY))
     assert second.notes == ("19 null runs came from the cache.",) and first.notes == ()
 
 
 def test_more_draws_add_to_the_kept_ones_and_fewer_use_some(tmp_path, made):
     config = replace(TINY, cache=tmp_path)
-    crossfit_test(Q, X, config=config)
+    gof_test(Q, X, test=config)
     made.clear()
-    more = crossfit_test(Q, X, config=replace(config, draws=25))
+    more = gof_test(Q, X, test=replace(config, draws=25))
     assert sum(made) == 1 + 6 and len(more.null_distribution) == 25
     made.clear()
-    fewer = crossfit_test(Q, X, config=config)
+    fewer = gof_test(Q, X, test=config)
     assert sum(made) == 1 and len(fewer.null_distribution) == 19
-    fresh = crossfit_test(Q, X, config=replace(TINY, draws=25))
+    fresh = gof_test(Q, X, test=replace(TINY, draws=25))
     # runs are made in other companies: float64 rounding through a few steps of Adam
     torch.testing.assert_close(more.null_distribution, fresh.null_distribution, rtol=1e-7, atol=1e-7)
 
 
 def test_other_models_sizes_and_settings_have_files_of_their_own(tmp_path):
     config = replace(TINY, cache=tmp_path)
-    crossfit_test(Q, X, config=config)
+    gof_test(Q, X, test=config)
     for count, (model, x, settings) in enumerate(
         [
             (GaussianMixture([[0.0, 0.1]]), X, {}),
@@ -346,18 +347,18 @@ def test_other_models_sizes_and_settings_have_files_of_their_own(tmp_path):
         ],
         start=2,
     ):
-        assert crossfit_test(model, x, config=replace(config, **settings)).notes == ()
+        assert gof_test(model, x, test=replace(config, **settings)).notes == ()
         assert len(files(tmp_path)) == count
     for settings in ({"draws": 20}, {"memory_gib": 1.0}, {"stop_early": 5}):
-        assert crossfit_test(Q, X, config=replace(config, **settings)).notes != ()
-    assert crossfit_test(Q, X + 1, config=config, seed=9).notes != ()  # the null knows nothing of the data
+        assert gof_test(Q, X, test=replace(config, **settings)).notes != ()
+    assert gof_test(Q, X + 1, test=config, seed=9).notes != ()  # the null knows nothing of the data
 
 
 def test_the_usual_folder_follows_the_environment_and_no_cache_leaves_no_file(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    crossfit_test(Q, X, config=TINY)
+    gof_test(Q, X, test=TINY)
     assert list(tmp_path.iterdir()) == []
-    crossfit_test(Q, X, config=replace(TINY, cache=True))
+    gof_test(Q, X, test=replace(TINY, cache=True))
     assert [path.parent for path in files(tmp_path)] == [tmp_path / "steincritic" / "null"]
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -375,12 +376,12 @@ def replace_by_foreign(path):
 @pytest.mark.parametrize("harm", [damage, replace_by_foreign, lambda path: path.write_bytes(b"")])
 def test_a_damaged_file_is_ignored_and_made_anew(tmp_path, made, harm):
     config = replace(TINY, cache=tmp_path)
-    first = crossfit_test(Q, X, config=config)
+    first = gof_test(Q, X, test=config)
     harm(files(tmp_path)[0])
     made.clear()
-    second = crossfit_test(Q, X, config=config)
+    second = gof_test(Q, X, test=config)
     assert sum(made) == 20 and without_notes(second) == without_notes(first) and second.notes == ()
-    assert crossfit_test(Q, X, config=config).notes != ()
+    assert gof_test(Q, X, test=config).notes != ()
 
 
 def test_the_oldest_files_go_when_the_folder_grows_past_its_bound(tmp_path):
@@ -397,8 +398,8 @@ def test_the_oldest_files_go_when_the_folder_grows_past_its_bound(tmp_path):
 
 def test_a_folder_that_cannot_be_written_does_not_fail_the_test(tmp_path):
     (tmp_path / "file").write_text("")
-    result = crossfit_test(Q, X, config=replace(TINY, cache=tmp_path / "file" / "below"))
-    assert without_notes(result) == without_notes(crossfit_test(Q, X, config=TINY))
+    result = gof_test(Q, X, test=replace(TINY, cache=tmp_path / "file" / "below"))
+    assert without_notes(result) == without_notes(gof_test(Q, X, test=TINY))
 
 
 def test_a_cache_that_cannot_be_read_counts_as_none(tmp_path, monkeypatch):
@@ -450,9 +451,9 @@ def test_settings_that_are_none_are_refused(bad, words):
 )
 def test_a_test_that_cannot_be_made_is_refused(x, options, words):
     with pytest.raises(InputError, match=words):
-        crossfit_test(Q, x, **options)
+        gof_test(Q, x, **options)
 
 
 def test_a_model_without_a_sampler_is_told_what_else_there_is():
     with pytest.raises(ModelError, match=r"no sample\(n, seed=0\); methods split and ksd"):
-        crossfit_test((Q.score, None), X, config=TINY)
+        gof_test((Q.score, None), X, test=TINY)

@@ -6,7 +6,8 @@ import torch
 
 from steincritic.data import ScoredPoints, mixture
 from steincritic.errors import DoubtfulWarning, InputError, ModelError
-from steincritic.gof.fssd import Fssd, fssd_test, weighted_chi_square
+from steincritic.gof.choose import gof_test
+from steincritic.gof.fssd import Fssd, weighted_chi_square
 from steincritic.models import GaussianMixture
 from steincritic.rng import generator
 from steincritic.stein.fssd import fssd, stein_features
@@ -30,9 +31,9 @@ def data(n=40, *, seed, stretch=1.0):
     ids=["random spectrum", "optimized spectrum", "random fresh", "optimized fresh"],
 )
 def test_level_and_power(config):
-    rejections = sum(fssd_test(q, data(seed=k), seed=k, config=config).rejected for k in range(400))
+    rejections = sum(gof_test(q, data(seed=k), seed=k, test=config).rejected for k in range(400))
     assert 3 <= rejections <= 44  # binomial(400, 0.05), left once in a million
-    stretched = [fssd_test(q, data(300, seed=k, stretch=2.5), seed=k, config=config) for k in range(10)]
+    stretched = [gof_test(q, data(300, seed=k, stretch=2.5), seed=k, test=config) for k in range(10)]
     assert all(result.rejected for result in stretched)
 
 
@@ -41,9 +42,7 @@ def test_optimized_places_find_more_than_random_ones():
     rates = {}
     for choice in ("random", "optimized"):
         config = Fssd(choice=choice, steps=60, draws=199)
-        runs = [
-            fssd_test(pair.model, pair.data.sample(300, seed=k), seed=k, config=config) for k in range(40)
-        ]
+        runs = [gof_test(pair.model, pair.data.sample(300, seed=k), seed=k, test=config) for k in range(40)]
         rates[choice] = sum(run.rejected for run in runs) / 40
     assert rates["optimized"] > rates["random"] + 0.1  # 0.52 and 0.20 in 100 runs
 
@@ -53,7 +52,7 @@ def test_statistic_is_fssd_at_the_places_that_the_result_names(choice):
     config = Fssd(choice=choice, steps=5, draws=39)
     x = data(50, seed=1)
     points = ScoredPoints(x, q.score(x))
-    result = fssd_test(q, x, seed=3, config=config)
+    result = gof_test(q, x, seed=3, test=config)
     found = json.loads(json.dumps(result.to_dict()))["settings"]["found"]
     locations = torch.tensor(found["locations"], dtype=torch.float64)
     assert locations.shape == (5, 2)
@@ -62,13 +61,13 @@ def test_statistic_is_fssd_at_the_places_that_the_result_names(choice):
     if choice == "random":
         features = stein_features(points, RBF(), scale, locations)
         assert result.statistic == pytest.approx(float(fssd(features)), rel=1e-10)
-    again = fssd_test(None, points, seed=3, config=config)
+    again = gof_test(None, points, seed=3, test=config)
     assert again.to_dict() == result.to_dict()
 
 
 def test_optimized_places_stay_in_the_box_of_the_data():
     x = data(100, seed=1)
-    result = fssd_test(q, x, config=Fssd(steps=50, learning_rate=1.0))
+    result = gof_test(q, x, test=Fssd(steps=50, learning_rate=1.0))
     locations = torch.tensor(result.settings["found"]["locations"], dtype=torch.float64)
     slack = 1e-9  # rounding of the change of variables
     assert bool((locations >= x.amin(0) - slack).all()) and bool((locations <= x.amax(0) + slack).all())
@@ -85,12 +84,16 @@ def test_weighted_chi_square_has_its_moments():
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: fssd_test(q, torch.ones(20, 2)), InputError, "median distance between points is zero"),
-        (lambda: fssd_test(q, torch.ones(1, 2)), InputError, "at least 2 points"),
-        (lambda: fssd_test(q, data(4, seed=0)), InputError, "too few to optimize"),
-        (lambda: fssd_test(q, data(seed=0), config=Fssd(draws=5)), InputError, "at least 19"),
         (
-            lambda: fssd_test((q.score, None), data(seed=0), config=Fssd(threshold="fresh", steps=1)),
+            lambda: gof_test(q, torch.ones(20, 2), test="fssd"),
+            InputError,
+            "median distance between points is zero",
+        ),
+        (lambda: gof_test(q, torch.ones(1, 2), test="fssd"), InputError, "at least 2 points"),
+        (lambda: gof_test(q, data(4, seed=0), test="fssd"), InputError, "too few to optimize"),
+        (lambda: gof_test(q, data(seed=0), test=Fssd(draws=5)), InputError, "at least 19"),
+        (
+            lambda: gof_test((q.score, None), data(seed=0), test=Fssd(threshold="fresh", steps=1)),
             ModelError,
             "no sample",
         ),
@@ -110,8 +113,8 @@ def test_bad_input_is_refused_in_one_line(call, error, message):
 def test_the_simulated_law_is_doubted_for_few_points_and_fresh_draws_are_not():
     x = data(25, seed=0)
     with pytest.warns(DoubtfulWarning, match="25 are tested"):
-        result = fssd_test(q, x, config=Fssd(choice="random", draws=39))
+        result = gof_test(q, x, test=Fssd(choice="random", draws=39))
     assert "fresh" in result.notes[0]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        fssd_test(q, x, config=Fssd(choice="random", draws=39, threshold="fresh"))
+        gof_test(q, x, test=Fssd(choice="random", draws=39, threshold="fresh"))

@@ -5,7 +5,8 @@ import torch
 
 from steincritic.data import ScoredPoints
 from steincritic.errors import InputError, ModelError
-from steincritic.gof.kernel import Ksd, ksd_test
+from steincritic.gof.choose import gof_test
+from steincritic.gof.kernel import Ksd
 from steincritic.models import GaussianMixture
 from steincritic.stein.kernels import IMQ, RBF
 from steincritic.stein.tiles import ksd
@@ -25,9 +26,9 @@ def data(n=40, *, seed, stretch=1.0):
 
 @pytest.mark.parametrize("config", CONFIGS, ids=repr)
 def test_level_and_power(config):
-    rejections = sum(ksd_test(q, data(seed=k), seed=k, config=config).rejected for k in range(400))
+    rejections = sum(gof_test(q, data(seed=k), seed=k, test=config).rejected for k in range(400))
     assert 3 <= rejections <= 44  # binomial(400, 0.05), left once in a million
-    stretched = [ksd_test(q, data(100, seed=k, stretch=1.6), seed=k, config=config) for k in range(10)]
+    stretched = [gof_test(q, data(100, seed=k, stretch=1.6), seed=k, test=config) for k in range(10)]
     assert all(result.rejected for result in stretched)
 
 
@@ -42,7 +43,7 @@ def test_sign_chain_holds_the_level_of_dependent_rows_where_free_signs_do_not():
             rows.append(0.8 * rows[-1] + 0.6 * step)
         for flip in rejections:
             config = Ksd(draws=99, flip=flip)
-            rejections[flip] += ksd_test(normal, torch.stack(rows), seed=run, config=config).rejected
+            rejections[flip] += gof_test(normal, torch.stack(rows), seed=run, test=config).rejected
     assert rejections[0.5] > 20  # 60 runs: chance at level 5 % is below 1e-12
     assert rejections[0.05] < rejections[0.5] / 2
 
@@ -52,57 +53,61 @@ def test_sign_chain_holds_the_level_of_dependent_rows_where_free_signs_do_not():
 def test_result_is_that_of_the_statistic_and_of_the_seed(statistic, threshold):
     config = Ksd(kernel=RBF(factor=0.5), statistic=statistic, threshold=threshold, draws=59)
     x = data(seed=1)
-    result = ksd_test(q, x, seed=3, config=config)
+    result = gof_test(q, x, seed=3, test=config)
     expected = ksd(ScoredPoints(x, q.score(x)), RBF(factor=0.5), statistic)
     assert result.statistic == pytest.approx(expected, rel=1e-12)
     assert result.exact == (threshold == "fresh")
     assert (result.method, result.threshold, result.n) == ("ksd", threshold, 40)
     assert result.null_distribution.shape == (59,)
-    again = ksd_test(q, x, seed=3, config=config)
+    again = gof_test(q, x, seed=3, test=config)
     assert torch.equal(again.null_distribution, result.null_distribution)
-    other = ksd_test(q, x, seed=4, config=config)
+    other = gof_test(q, x, seed=4, test=config)
     assert not torch.equal(other.null_distribution, result.null_distribution)
     assert json.loads(json.dumps(result.to_dict()))["settings"]["kernel"] == repr(config.kernel)
 
 
 def test_u_and_v_have_one_wild_p_value():
     for k in range(20):
-        v, u = (ksd_test(q, data(seed=k), config=Ksd(statistic=s, draws=99)).pvalue for s in ("v", "u"))
+        v, u = (gof_test(q, data(seed=k), test=Ksd(statistic=s, draws=99)).pvalue for s in ("v", "u"))
         assert v == u
 
 
 def test_fresh_draws_do_not_depend_on_how_many_go_together(monkeypatch):
     config = Ksd(threshold="fresh", draws=59)
-    result = ksd_test(q, data(seed=1), config=config)
+    result = gof_test(q, data(seed=1), test=config)
     monkeypatch.setattr("steincritic.gof.fresh._TOGETHER", 7 * 40**2)
-    apart = ksd_test(q, data(seed=1), config=config)
+    apart = gof_test(q, data(seed=1), test=config)
     torch.testing.assert_close(apart.null_distribution, result.null_distribution, rtol=1e-10, atol=0)
 
 
 def test_scored_points_need_no_model():
     x = data(seed=1)
-    with_model = ksd_test(q, x)
-    without = ksd_test(None, ScoredPoints(x, q.score(x)))
+    with_model = gof_test(q, x, test="ksd")
+    without = gof_test(None, ScoredPoints(x, q.score(x)), test="ksd")
     assert without.pvalue == with_model.pvalue
 
 
 def test_float32_gives_nearly_the_same_null():
     x = data(seed=1)
-    double, single = ksd_test(q, x), ksd_test(q, x.float())
+    double, single = gof_test(q, x, test="ksd"), gof_test(q, x.float(), test="ksd")
     torch.testing.assert_close(single.null_distribution, double.null_distribution, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: ksd_test(q, torch.ones(20, 2)), InputError, "median distance between points is zero"),
-        (lambda: ksd_test(q, torch.ones(1, 2)), InputError, "at least 2 points"),
-        (lambda: ksd_test(q, torch.ones(20, 3)), InputError, "3 columns but the model has 2"),
-        (lambda: ksd_test(q, data(seed=0), level=1.5), InputError, "level must lie in"),
-        (lambda: ksd_test(q, data(seed=0), level=0.01, config=Ksd(draws=98)), InputError, "at least 99"),
-        (lambda: ksd_test(q, data(seed=0), config=Ksd(draws=10**13)), InputError, "draws fit"),
-        (lambda: ksd_test(None, data(seed=0)), InputError, "a model must have score"),
-        (lambda: ksd_test((q.score, None), data(seed=0), config=CONFIGS[2]), ModelError, "no sample"),
+        (
+            lambda: gof_test(q, torch.ones(20, 2), test="ksd"),
+            InputError,
+            "median distance between points is zero",
+        ),
+        (lambda: gof_test(q, torch.ones(1, 2), test="ksd"), InputError, "at least 2 points"),
+        (lambda: gof_test(q, torch.ones(20, 3), test="ksd"), InputError, "3 columns but the model has 2"),
+        (lambda: gof_test(q, data(seed=0), test="ksd", level=1.5), InputError, "level must lie in"),
+        (lambda: gof_test(q, data(seed=0), level=0.01, test=Ksd(draws=98)), InputError, "at least 99"),
+        (lambda: gof_test(q, data(seed=0), test=Ksd(draws=10**13)), InputError, "draws fit"),
+        (lambda: gof_test(None, data(seed=0), test="ksd"), InputError, "a model must have score"),
+        (lambda: gof_test((q.score, None), data(seed=0), test=CONFIGS[2]), ModelError, "no sample"),
         (lambda: Ksd(statistic="w"), InputError, "statistic must be one of v, u"),
         (lambda: Ksd(threshold="permutation"), InputError, "threshold must be one of wild, fresh"),
         (lambda: Ksd(draws=0), InputError, "draws must be"),

@@ -9,8 +9,9 @@ from reference import Z_MAX, z_of_mean
 from steincritic.critics import MLP
 from steincritic.data import ScoredPoints, sample_points
 from steincritic.errors import InputError
-from steincritic.gof import GofResult, null
+from steincritic.gof import null
 from steincritic.gof.null import check_draws, fresh_monte_carlo, pooled_bootstrap, smallest_draws
+from steincritic.gof.result import GofResult
 from steincritic.models import GaussianMixture
 from steincritic.rng import generator
 from steincritic.training import Training, fit_bank, fixed

@@ -1,31 +1,11 @@
-"""Rates, their intervals, and power measured with trained banks."""
+"""Rates and their intervals."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from reference import Z_MAX
-from steincritic.critics import MLP
-from steincritic.data import problem, scored
-from steincritic.errors import InputError
-from steincritic.gof import Rate, SplitPower, mean_power, split_power
-from steincritic.models import GaussianMixture
-from steincritic.training import Training, fit_bank, fixed
-from steincritic_studies.optimal import OptimalCritic
-
-Q = GaussianMixture([[0.0, 0.0, 0.0]])
-FAR = GaussianMixture([[0.8, 0.0, 0.0]])
-
-
-def trained(data, members=2, dtype="float64"):
-    return fit_bank(
-        scored(Q, data.sample(60, seed=0)),
-        staging=fixed(1.0),
-        seeds=list(range(members)),
-        network=MLP(hidden=(6,)),
-        training=Training(epochs=10, batch_size=20, learning_rate=2e-2, dtype=dtype),
-    )
+from steincritic.gof import Rate
 
 
 @given(trials=st.integers(1, 2000), share=st.floats(0, 1), confidence=st.sampled_from([0.9, 0.95, 0.999]))
@@ -38,55 +18,3 @@ def test_the_interval_is_wilsons(trials, share, confidence):
 
 def test_rates_add_as_counts():
     assert Rate(1, 10) + Rate(4, 10) == Rate(5, 20) and (Rate(1, 10) + Rate(4, 10)).value == 0.25
-
-
-@pytest.mark.parametrize("threshold", ["pooled", "fresh"])
-@pytest.mark.parametrize("probe", [False, True])
-def test_power_is_the_level_under_the_model_and_one_far_from_it(threshold, probe):
-    runs, draws = 200, 199
-    config = SplitPower(n=40, runs=runs, draws=draws, threshold=threshold, probe=probe)
-    bank = trained(FAR)
-    for rate in split_power(bank, FAR, Q, config, seed=1):
-        assert rate.trials == runs and rate.value > 0.9
-    # binomial(200, 5 %): standard deviation 3.1; draws shared by the runs add one more such error at most
-    for rate in split_power(bank, Q, Q, config, seed=2):
-        assert rate.rejections < 10 + Z_MAX * 3.1 * 2**0.5
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_a_probe_follows_the_dtype_of_the_bank(dtype):
-    config = SplitPower(n=10, runs=3, draws=19, probe=True)
-    assert len(split_power(trained(Q, dtype=dtype), Q, Q, config, seed=0)) == 2
-
-
-def test_power_of_a_member_does_not_depend_on_the_bank_and_follows_its_seed():
-    config = SplitPower(n=20, runs=50, draws=99)
-    bank = trained(FAR)
-    rates = split_power(bank, GaussianMixture([[0.25, 0.0, 0.0]]), Q, config, seed=3)
-    assert rates == split_power(bank, GaussianMixture([[0.25, 0.0, 0.0]]), Q, config, seed=3)
-    assert rates[0] == split_power(bank[:1], GaussianMixture([[0.25, 0.0, 0.0]]), Q, config, seed=3)[0]
-
-
-def test_the_optimal_critic_has_power_where_the_models_differ():
-    pair = problem("gm-2d")
-    witness = OptimalCritic(pair).witness
-    config = SplitPower(n=100, runs=100, draws=199)
-    power = mean_power(lambda points, seed: witness(points), pair.data, pair.model, config, seed=0)
-    level = mean_power(lambda points, seed: witness(points), pair.model, pair.model, config, seed=0)
-    assert power.interval(0.999)[0] > level.interval(0.999)[1]
-
-
-@pytest.mark.parametrize(
-    ("bad", "words"),
-    [
-        ({"n": 0}, "n must"),
-        ({"runs": 0}, "runs"),
-        ({"draws": 5}, "draws"),
-        ({"pool": 0}, "pool"),
-        ({"level": 1.0}, "level"),
-        ({"threshold": "normal"}, "threshold"),
-    ],
-)
-def test_settings_that_are_none_are_refused(bad, words):
-    with pytest.raises(InputError, match=words):
-        SplitPower(**{"n": 10} | bad)

@@ -12,7 +12,7 @@ from matplotlib import pyplot
 from scipy import stats
 
 from steincritic.errors import InputError
-from steincritic.gof import GofResult
+from steincritic.gof.result import GofResult
 
 
 def result(statistic, null, level=0.05, **changes):

@@ -13,8 +13,10 @@ from steincritic import ScoredPoints
 from steincritic.critics import MLP
 from steincritic.errors import DoubtfulWarning, FileFormatError, InputError, ModelError
 from steincritic.gof import betting
+from steincritic.gof.betting import Sequential
 from steincritic.gof.evalues import mean_bound, pooled_wealth, soft_rank, truncated, wealth_path
-from steincritic.gof.sequential import Sequential, load_state, monitor
+from steincritic.gof.sequential import watch
+from steincritic.gof.watch_state import load_watch
 from steincritic.models import GaussianMixture
 from steincritic.rng import generator
 from steincritic.training import Training, fixed
@@ -143,7 +145,7 @@ def test_rivals_that_are_used_again_do_not_keep_the_level():
 @pytest.mark.parametrize("config", [SOFT, CUT], ids=["soft-rank", "truncated"])
 def test_null_streams_with_critics_trained_on_the_way(config):
     """120 streams at 5 %: more than 20 once in a million."""
-    ends = [last(monitor(Q, batches(3, seed=s), seed=s, config=config)) for s in range(120)]
+    ends = [last(watch(Q, batches(3, seed=s), seed=s, test=config)) for s in range(120)]
     assert sum(state.rejected for state in ends) <= 20
     if config.method == "soft-rank":
         factors = torch.cat([state.log_evalues.exp() for state in ends])
@@ -152,7 +154,7 @@ def test_null_streams_with_critics_trained_on_the_way(config):
 
 @pytest.mark.parametrize("config", [SOFT, CUT], ids=["soft-rank", "truncated"])
 def test_a_wrong_model_is_found(config):
-    states = list(monitor(Q, batches(12, shift=1.0), config=config))
+    states = list(watch(Q, batches(12, shift=1.0), test=config))
     end = states[-1]
     assert end.rejected and end.pvalue <= LEVEL and end.log_wealth > -math.log(LEVEL)
     first = next(state for state in states if state.rejected)
@@ -162,7 +164,7 @@ def test_a_wrong_model_is_found(config):
 
 
 def test_no_bets_before_the_first_critic():
-    first, second, third = monitor(Q, batches(3, size=10), config=SOFT)
+    first, second, third = watch(Q, batches(3, size=10), test=SOFT)
     assert first.log_wealth == second.log_wealth == 0.0
     assert second.bettor is None and third.bettor.trained_on == 20
     assert third.evalues["count"] == 10 and second.evalues["mean"] == 1.0
@@ -177,7 +179,7 @@ def test_critics_are_trained_on_the_past_and_only_when_it_has_grown(monkeypatch)
 
     monkeypatch.setattr(betting, "fit_critic", watched)
     stream = batches(8, size=10)
-    list(monitor(Q, stream, config=SOFT))
+    list(watch(Q, stream, test=SOFT))
     assert [len(x) for x in seen] == [20, 30, 50]  # factors of at least 1.5
     assert all(torch.equal(x, torch.cat(stream)[: len(x)]) for x in seen)
 
@@ -190,14 +192,14 @@ def test_model_draws_are_never_used_twice():
             self.seeds.append(seed)
             return super().sample(n, seed=seed)
 
-    list(monitor(Counting([[0.0, 0.0]]), batches(8), config=SOFT))
+    list(watch(Counting([[0.0, 0.0]]), batches(8), test=SOFT))
     assert len(set(Counting.seeds)) == len(Counting.seeds) > 8
 
 
 def test_a_long_batch_is_bet_on_in_pieces():
     pieces = Sequential(longest=20, **TINY)
-    (whole,) = monitor(Q, [torch.cat(batches(4))], config=pieces)
-    apart = last(monitor(Q, batches(4), config=pieces))
+    (whole,) = watch(Q, [torch.cat(batches(4))], test=pieces)
+    apart = last(watch(Q, batches(4), test=pieces))
     assert whole.log_wealth == apart.log_wealth != 0.0
     assert (whole.batches, apart.batches, whole.points) == (1, 4, 80)
 
@@ -206,22 +208,22 @@ def test_a_long_batch_is_bet_on_in_pieces():
 @pytest.mark.parametrize("stop", [1, 3, 5])
 def test_a_state_continues_as_if_never_interrupted(tmp_path, config, stop):
     stream = batches(7, shift=0.3)
-    whole = last(monitor(Q, stream, config=config, seed=5, level=0.01))
-    last(monitor(Q, stream[:stop], config=config, seed=5, level=0.01)).save(tmp_path / "state")
-    resumed = last(monitor(Q, stream[stop:], state=load_state(tmp_path / "state")))
+    whole = last(watch(Q, stream, test=config, seed=5, level=0.01))
+    last(watch(Q, stream[:stop], test=config, seed=5, level=0.01)).save(tmp_path / "state")
+    resumed = last(watch(Q, stream[stop:], state=load_watch(tmp_path / "state")))
     assert torch.equal(resumed.log_wealths, whole.log_wealths)
     assert resumed.to_dict() == whole.to_dict()
 
 
 def test_another_seed_bets_otherwise():
-    one, other = (last(monitor(Q, batches(4), config=SOFT, seed=seed)) for seed in (0, 1))
+    one, other = (last(watch(Q, batches(4), test=SOFT, seed=seed)) for seed in (0, 1))
     assert one.log_wealth != other.log_wealth
 
 
 def test_arrays_and_scored_points_are_the_same_stream():
     stream = batches(3)
     ends = [
-        last(monitor(Q, kind, config=SOFT))
+        last(watch(Q, kind, test=SOFT))
         for kind in (
             stream,
             [x.numpy() for x in stream],
@@ -248,12 +250,12 @@ def test_arrays_and_scored_points_are_the_same_stream():
 def test_a_bad_batch_is_refused_and_leaves_no_trace(bad, words):
     stream, kept = batches(5), []
     with pytest.raises(InputError, match=words) as caught:
-        for state in monitor(Q, [*stream[:3], bad, *stream[3:]], config=SOFT):
+        for state in watch(Q, [*stream[:3], bad, *stream[3:]], test=SOFT):
             kept.append(state)
     assert "\n" not in str(caught.value) and "state=" in str(caught.value)
     assert len(kept) == 3
-    resumed = last(monitor(Q, stream[3:], state=kept[-1]))
-    assert resumed.to_dict() == last(monitor(Q, stream, config=SOFT)).to_dict()
+    resumed = last(watch(Q, stream[3:], state=kept[-1]))
+    assert resumed.to_dict() == last(watch(Q, stream, test=SOFT)).to_dict()
 
 
 @pytest.mark.parametrize(
@@ -261,20 +263,20 @@ def test_a_bad_batch_is_refused_and_leaves_no_trace(bad, words):
 )
 def test_what_is_no_stream_is_refused_at_once(stream):
     with pytest.raises(InputError, match=r"for one batch pass \[x\]"):
-        monitor(Q, stream)
+        watch(Q, stream)
 
 
 def test_a_model_without_a_sampler_is_refused_at_once():
     with pytest.raises(ModelError, match="no sample"):
-        monitor((lambda x: -x, None), batches(1))
+        watch((lambda x: -x, None), batches(1))
 
 
 def test_a_state_keeps_its_level_seed_and_settings():
-    state = last(monitor(Q, batches(1), config=SOFT, level=0.01))
+    state = last(watch(Q, batches(1), test=SOFT, level=0.01))
     for other in ({"level": 0.05}, {"seed": 1}, {"config": CUT}):
         with pytest.raises(InputError, match="was begun with"):
-            monitor(Q, [], state=state, **other)
-    assert list(monitor(Q, [], state=state, level=0.01, seed=0, config=SOFT)) == []
+            watch(Q, [], state=state, **other)
+    assert list(watch(Q, [], state=state, level=0.01, seed=0, test=SOFT)) == []
 
 
 @pytest.mark.parametrize(
@@ -301,11 +303,11 @@ def test_settings_that_are_none_are_refused(bad, words):
 @pytest.mark.parametrize("bad", [{"level": 1.5}, {"seed": 0.5}])
 def test_a_bad_level_or_seed_is_refused_at_once(bad):
     with pytest.raises(InputError, match=next(iter(bad))):
-        monitor(Q, [], **bad)
+        watch(Q, [], **bad)
 
 
 def test_files_that_are_no_state_are_refused(tmp_path):
-    last(monitor(Q, batches(2), config=SOFT)).save(tmp_path / "state")
+    last(watch(Q, batches(2), test=SOFT)).save(tmp_path / "state")
     content = (tmp_path / "state").read_bytes()
     for name, damaged in {
         "short": content[: len(content) // 2],
@@ -318,7 +320,7 @@ def test_files_that_are_no_state_are_refused(tmp_path):
         assert damaged != content, name
         (tmp_path / name).write_bytes(damaged)
         with pytest.raises(FileFormatError):
-            load_state(tmp_path / name)
+            load_watch(tmp_path / name)
 
 
 def test_dependent_model_draws_are_doubted_once():
@@ -327,7 +329,7 @@ def test_dependent_model_draws_are_doubted_once():
             return 1.0
 
     with pytest.warns(DoubtfulWarning, match="not independent") as caught:
-        end = last(monitor(Worthless([[0.0, 0.0]]), batches(6), config=SOFT))
+        end = last(watch(Worthless([[0.0, 0.0]]), batches(6), test=SOFT))
     assert len(caught) == 1 and len(end.notes) == 1
 
 
@@ -336,9 +338,9 @@ def test_dependent_model_draws_are_doubted_once():
 def test_a_state_from_an_accelerator_continues_there(tmp_path, config):
     stream = [x.cuda() for x in batches(7, shift=0.3)]
     model = Q.to("cuda")
-    whole = last(monitor(model, stream, config=config))
-    last(monitor(model, stream[:3], config=config)).save(tmp_path / "state")
-    state = load_state(tmp_path / "state")
-    resumed = last(monitor(model, [x.cpu() for x in stream[3:]], state=state))
+    whole = last(watch(model, stream, test=config))
+    last(watch(model, stream[:3], test=config)).save(tmp_path / "state")
+    state = load_watch(tmp_path / "state")
+    resumed = last(watch(model, [x.cpu() for x in stream[3:]], state=state))
     assert resumed.bettor.critic.fitted.snapshots.banks[0].device.type == "cuda"
     assert resumed.log_wealth == pytest.approx(whole.log_wealth, rel=1e-6)  # sums in another order

@@ -5,11 +5,11 @@ import json
 import pytest
 import torch
 
-from steincritic import gof_test
 from steincritic.critics import MLP
 from steincritic.data import scored
 from steincritic.errors import InputError
-from steincritic.gof import Split, split_test
+from steincritic.gof.choose import gof_test
+from steincritic.gof.split import Split
 from steincritic.models import GaussianMixture
 from steincritic.training import Training, fixed
 from steincritic.training import fit as fit_module
@@ -27,7 +27,12 @@ TINY = {
 @pytest.mark.parametrize(("shift", "rejects"), [(0.0, False), (1.0, True)])
 def test_a_wrong_model_is_rejected_and_the_right_one_is_not(threshold, shift, rejects):
     config = Split(threshold=threshold, **TINY)
-    result = split_test(Q, Q.sample(120, seed=1) + shift, config=config, seed=0, callbacks=[])
+    result = gof_test(
+        Q,
+        Q.sample(120, seed=1) + shift,
+        test=config,
+        seed=0,
+    )
     assert result.rejected == rejects
     assert result.exact == (threshold == "fresh")
     assert result.n == 60 and len(result.null_distribution) == 99
@@ -36,7 +41,12 @@ def test_a_wrong_model_is_rejected_and_the_right_one_is_not(threshold, shift, re
 
 def test_the_seed_decides_everything():
     def run(seed):
-        return split_test(Q, Q.sample(40, seed=1), config=Split(**TINY), seed=seed, callbacks=[])
+        return gof_test(
+            Q,
+            Q.sample(40, seed=1),
+            test=Split(**TINY),
+            seed=seed,
+        )
 
     one, same, other = run(0), run(0), run(1)
     assert one.to_dict() == same.to_dict()
@@ -53,7 +63,12 @@ def test_tested_points_are_not_trained_on(monkeypatch):
 
     monkeypatch.setattr(fit_module._Run, "__init__", watched)
     x = Q.sample(40, seed=2)
-    result = split_test(Q, x, config=Split(train=0.25, standardize=False, **TINY), seed=0, callbacks=[])
+    result = gof_test(
+        Q,
+        x,
+        test=Split(train=0.25, standardize=False, **TINY),
+        seed=0,
+    )
     assert len(trained[0]) == 10 and result.n == 30
     rows = {tuple(row) for row in x.tolist()}
     assert {tuple(row) for row in trained[0].tolist()} < rows
@@ -62,14 +77,14 @@ def test_tested_points_are_not_trained_on(monkeypatch):
 def test_gof_test_is_the_same_door():
     x = Q.sample(40, seed=1)
     options = {"config": Split(**TINY), "seed": 3, "callbacks": []}
-    by_name = gof_test(Q, x, method="split", **options)
-    assert by_name.to_dict() == split_test(Q, x, **options).to_dict()
+    by_name = gof_test(Q, x, test="split", **options)
+    assert by_name.to_dict() == gof_test(Q, x, **options).to_dict()
 
 
 def test_scored_points_are_tested_as_they_are():
     x = Q.sample(40, seed=1)
     options = {"config": Split(**TINY), "seed": 3, "callbacks": []}
-    assert split_test(Q, scored(Q, x), **options).to_dict() == split_test(Q, x, **options).to_dict()
+    assert gof_test(Q, scored(Q, x), **options).to_dict() == gof_test(Q, x, **options).to_dict()
 
 
 def test_a_score_that_is_not_finite_on_model_draws_gives_no_result():
@@ -81,7 +96,11 @@ def test_a_score_that_is_not_finite_on_model_draws_gives_no_result():
 
     x = Q.sample(200, seed=1).clamp(max=2.0)
     with pytest.raises(InputError, match="score at the model's own draws has NaN"):
-        split_test(Torn([[0.0, 0.0]]), x, config=Split(**TINY), callbacks=[])
+        gof_test(
+            Torn([[0.0, 0.0]]),
+            x,
+            test=Split(**TINY),
+        )
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import torch
 from steincritic import ScoredPoints
 from steincritic.critics import MLP
 from steincritic.errors import DoubtfulWarning, InputError, ModelError
-from steincritic.gof import Split, split_test
+from steincritic.gof.choose import gof_test
 from steincritic.gof.null import (
     _random_subsets,
     bootstrap_t,
@@ -23,6 +23,7 @@ from steincritic.gof.null import (
     pooled_bootstrap,
     studentized,
 )
+from steincritic.gof.split import Split
 from steincritic.gof.thresholds import (
     FRESH_NUMBERS,
     THRESHOLDS,
@@ -261,7 +262,7 @@ def test_auto_takes_what_the_model_allows():
 @pytest.mark.parametrize("name", ["fresh", "permutation", "pooled"])
 def test_a_threshold_that_draws_needs_a_sampler_before_anything_is_trained(name):
     with pytest.raises(ModelError, match="no sample"):
-        split_test((lambda x: -x, None), PLANE.sample(40, seed=1), config=Split(threshold=name))
+        gof_test((lambda x: -x, None), PLANE.sample(40, seed=1), test=Split(threshold=name))
 
 
 @pytest.mark.parametrize("name", ["bootstrap-t", "z"])
@@ -275,21 +276,36 @@ def test_points_that_are_all_alike_have_no_spread(name):
 @pytest.mark.filterwarnings("ignore::steincritic.errors.DoubtfulWarning")
 def test_the_split_test_with_each_threshold(threshold, shift, rejects):
     config = Split(threshold=threshold, **TINY)
-    result = split_test(PLANE, PLANE.sample(120, seed=1) + shift, config=config, seed=0, callbacks=[])
+    result = gof_test(
+        PLANE,
+        PLANE.sample(120, seed=1) + shift,
+        test=config,
+        seed=0,
+    )
     assert result.rejected == rejects
     assert result.threshold == threshold and result.exact == (threshold == "permutation")
 
 
 def test_scores_alone_are_tested_by_bootstrap_t():
     x = PLANE.sample(120, seed=1) + 1.0
-    result = split_test(None, ScoredPoints(x, -x), config=Split(**TINY), seed=0, callbacks=[])
+    result = gof_test(
+        None,
+        ScoredPoints(x, -x),
+        test=Split(**TINY),
+        seed=0,
+    )
     assert result.rejected and result.threshold == "bootstrap-t" and not result.exact
 
 
 def test_a_doubt_is_a_warning_and_a_note():
     config = Split(threshold="pooled", pool=2, **TINY)
     with pytest.warns(DoubtfulWarning, match="pool holds 2"):
-        result = split_test(PLANE, PLANE.sample(60, seed=1), config=config, seed=0, callbacks=[])
+        result = gof_test(
+            PLANE,
+            PLANE.sample(60, seed=1),
+            test=config,
+            seed=0,
+        )
     assert "pool holds 2" in result.notes[0] and result.notes[0] in result.summary()
 
 
@@ -299,5 +315,10 @@ def test_a_doubt_is_a_warning_and_a_note():
 def test_thresholds_on_an_accelerator(threshold):
     config, x = Split(threshold=threshold, **TINY), PLANE.sample(120, seed=1).cuda()
     for shift, rejects in ((0.0, False), (1.0, True)):
-        result = split_test(PLANE.to("cuda"), x + shift, config=config, seed=0, callbacks=[])
+        result = gof_test(
+            PLANE.to("cuda"),
+            x + shift,
+            test=config,
+            seed=0,
+        )
         assert result.rejected == rejects and result.null_distribution.device.type == "cpu"

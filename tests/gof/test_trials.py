@@ -6,9 +6,8 @@ from scipy import stats
 
 import steincritic as sc
 from steincritic.data import Frame, ScoredPoints
-from steincritic.gof import Trials, trials_of
-from steincritic.gof.crossfit import crossfit_test
-from steincritic.gof.kernel import ksd_test
+from steincritic.gof.choose import gof_test
+from steincritic.gof.power import Trials, trials_of
 from steincritic.learning import EnergyMLP
 from steincritic.models.density import PairModel
 from steincritic.rng import derive, generator
@@ -33,8 +32,8 @@ def datasets(model, count, n, seed):
 
 @pytest.mark.parametrize("method", CONFIGS)
 def test_a_clear_alternative_is_rejected_more_often_than_the_model_itself(method):
-    wrong = sc.power(Q, SHIFTED, 30, method=method, trials=12, config=CONFIGS[method], seed=1)
-    right = sc.calibrate(method, Q, 30, 12, config=CONFIGS[method], seed=1, null_pool=19)
+    wrong = sc.power(Q, SHIFTED, 30, trials=12, test=CONFIGS[method], seed=1)
+    right = sc.calibrate(Q, 30, test=CONFIGS[method], runs=12, seed=1, null_pool=19)
     assert wrong.rate().rejections >= 9  # shift of 3 sd at n = 30: each test's power is near one
     assert right.rate().rejections <= 5  # binomial(12, 0.05) exceeds 5 once in 10^5
 
@@ -42,24 +41,24 @@ def test_a_clear_alternative_is_rejected_more_often_than_the_model_itself(method
 @pytest.mark.parametrize("method", CONFIGS)
 def test_the_same_seed_gives_the_same_pvalues(method):
     x = datasets(Q, 4, 24, seed=3)
-    once, again = (trials_of(Q, x, method=method, seed=5, config=CONFIGS[method]).pvalues for _ in range(2))
+    once, again = (trials_of(Q, x, seed=5, test=CONFIGS[method]).pvalues for _ in range(2))
     assert torch.equal(once, again)
 
 
 def test_a_trial_of_a_kernel_test_is_that_test():
     x = datasets(Q, 3, 20, seed=4)
-    pvalues = trials_of(Q, x, method="ksd", seed=7, config=CONFIGS["ksd"]).pvalues
+    pvalues = trials_of(Q, x, seed=7, test=CONFIGS["ksd"]).pvalues
     for t in range(3):
         points = ScoredPoints(x[t], Q.score(x[t]))
-        one = ksd_test(Q, points, seed=derive(7, "test", t), config=CONFIGS["ksd"])
+        one = gof_test(Q, points, seed=derive(7, "test", t), test=CONFIGS["ksd"])
         assert one.pvalue == pytest.approx(float(pvalues[t]), abs=1e-12)  # the same draws, to rounding
 
 
 def test_a_trial_of_the_crossfit_test_ranks_among_the_same_null_runs():
     """A pool as large as the draws is the null of the test itself, whatever order it is drawn in."""
     x = datasets(SHIFTED, 2, 20, seed=6)
-    pvalues = trials_of(Q, x, method="crossfit", seed=8, config=CROSSFIT).pvalues
-    alone = crossfit_test(Q, x[0], seed=8, config=CROSSFIT)
+    pvalues = trials_of(Q, x, seed=8, test=CROSSFIT).pvalues
+    alone = gof_test(Q, x[0], seed=8, test=CROSSFIT)
     assert alone.pvalue == pytest.approx(1 / 20)  # a clear alternative is the largest of the twenty
     assert float(pvalues[0]) == pytest.approx(1 / 20)
 
@@ -78,10 +77,10 @@ def test_uniformity_accepts_uniform_ranks_and_refuses_small_ones():
     [
         (lambda: sc.power(Q, Q, 1), "n must be"),
         (lambda: sc.power(Q, Q, 10, trials=0), "trials must be"),
-        (lambda: sc.power(Q, Q, 10, method="chi"), "method must be one of"),
-        (lambda: trials_of(Q, torch.zeros(3, 2), method="ksd"), "datasets must have shape"),
-        (lambda: sc.calibrate("ksd", lambda x: -(x**2).sum(-1), 10), "calibration draws"),
-        (lambda: sc.power(Q, Q, 3, method="crossfit", trials=2), "folds need"),
+        (lambda: sc.power(Q, Q, 10, test="chi"), "method must be one of"),
+        (lambda: trials_of(Q, torch.zeros(3, 2), test="ksd"), "datasets must have shape"),
+        (lambda: sc.calibrate(lambda x: -(x**2).sum(-1), 10, test="ksd"), "calibration draws"),
+        (lambda: sc.power(Q, Q, 3, test="crossfit", trials=2), "folds need"),
     ],
 )
 def test_bad_requests_are_refused_in_one_line(call, message):
@@ -95,8 +94,8 @@ def test_without_a_sampler_every_dataset_is_standardized_by_itself():
     q = PairModel(lambda x: -x / 4)
     x = 2 * torch.randn(3, 40, 2, generator=generator(0, "x")) + torch.tensor([0.5, 0.0])
     config = sc.Split(train=0.7, draws=99, threshold="z", training=sc.Training(epochs=5))
-    together = trials_of(q, x, method="split", seed=1, config=config).pvalues
-    alone = trials_of(q, x[:1], method="split", seed=1, config=config).pvalues
+    together = trials_of(q, x, seed=1, test=config).pvalues
+    alone = trials_of(q, x[:1], seed=1, test=config).pvalues
     assert torch.equal(together[:1], alone)
     frame = Frame.of(x[:, :28])
     inside = frame.enter(ScoredPoints(x[:, :28], -x[:, :28] / 4)).x
@@ -119,4 +118,4 @@ def test_uniformity_allows_for_a_shared_pool():
 
 def test_a_learned_energy_can_be_calibrated():
     model = EnergyMLP(hidden=(4,)).begin(torch.randn(50, 2, generator=generator(0, "rows")), seed=0)
-    assert len(sc.calibrate("ksd", model, 20, 3, config=sc.Ksd(draws=19)).pvalues) == 3
+    assert len(sc.calibrate(model, 20, test=sc.Ksd(draws=19), runs=3).pvalues) == 3

@@ -47,7 +47,7 @@ def parameters(fitted):
 
 def test_the_mean_of_a_gaussian_is_learned():
     settings = replace(QUICK, steps=150, critic_steps=3, learning_rate=0.03, critic_learning_rate=0.01)
-    found = -fit_energy(Location(), X, config=settings, seed=0).model.score(torch.zeros(1, 2).double())
+    found = -fit_energy(Location(), X, learning=settings, seed=0).model.score(torch.zeros(1, 2).double())
     # the minimizer is the rows' own mean, of standard error 0.03; three of them for the learning
     torch.testing.assert_close(-found[0], X.mean(0), rtol=0, atol=0.1)
 
@@ -68,7 +68,7 @@ def test_a_machine_is_learned_from_its_draws():
         learning_rate=2e-2,
         critic_learning_rate=5e-3,
     )
-    fitted = fit_energy(start, x, config=settings, seed=0)
+    fitted = fit_energy(start, x, learning=settings, seed=0)
     assert isinstance(fitted.model, GaussianBernoulliRBM) and fitted.model.sweeps == 200
     gap_before, gap = (
         (model.score(x) - truth.score(x)).square().sum(-1).mean() for model in (start, fitted.model)
@@ -84,7 +84,7 @@ def test_a_machine_is_learned_from_its_draws():
 def test_a_resumed_run_ends_in_the_same_bits(tmp_path, divergence):
     staged = Staged(initial=1.0, floor=0.2, decay=0.5, every=3)
     settings = replace(QUICK, divergence=divergence, staging=staged, weight_decay=0.01)
-    whole = fit_energy(EnergyMLP(hidden=(6,)), X, config=settings, seed=3)
+    whole = fit_energy(EnergyMLP(hidden=(6,)), X, learning=settings, seed=3)
 
     class Interrupt(Exception):
         pass
@@ -95,12 +95,12 @@ def test_a_resumed_run_ends_in_the_same_bits(tmp_path, divergence):
 
     path = tmp_path / "state"
     with pytest.raises(Interrupt):
-        fit_energy(EnergyMLP(hidden=(6,)), X, config=settings, seed=3, callbacks=[stop], checkpoint=path)
+        fit_energy(EnergyMLP(hidden=(6,)), X, learning=settings, seed=3, callbacks=[stop], checkpoint=path)
     seen = []
     resumed = fit_energy(
         EnergyMLP(hidden=(6,)),
         X,
-        config=settings,
+        learning=settings,
         seed=3,
         callbacks=[lambda step, steps, row: seen.append(step)],
         checkpoint=path,
@@ -110,27 +110,27 @@ def test_a_resumed_run_ends_in_the_same_bits(tmp_path, divergence):
         assert torch.equal(value, parameters(resumed)[name])
     for name, value in whole.history.items():
         assert torch.equal(value, resumed.history[name])
-    again = fit_energy(EnergyMLP(hidden=(6,)), X, config=settings, seed=3, checkpoint=path)  # nothing left
+    again = fit_energy(EnergyMLP(hidden=(6,)), X, learning=settings, seed=3, checkpoint=path)  # nothing left
     assert torch.equal(parameters(again)["w1"], parameters(whole)["w1"])
 
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     path = tmp_path / "state"
-    fit_energy(EnergyMLP(hidden=(6,)), X, config=QUICK, seed=0, checkpoint=path)
+    fit_energy(EnergyMLP(hidden=(6,)), X, learning=QUICK, seed=0, checkpoint=path)
     for change in ({"seed": 1}, {"config": replace(QUICK, steps=13)}, {"x": X[1:]}):
         given = {"x": X, "config": QUICK, "seed": 0} | change
         with pytest.raises(InputError, match="other data or settings"):
             fit_energy(EnergyMLP(hidden=(6,)), given.pop("x"), **given, checkpoint=path)
     with pytest.raises(InputError, match="other data or settings"):
-        fit_energy(EnergyMLP(hidden=(6,), spread=3.0), X, config=QUICK, seed=0, checkpoint=path)
+        fit_energy(EnergyMLP(hidden=(6,), spread=3.0), X, learning=QUICK, seed=0, checkpoint=path)
     tensors, about = read_tensors(path)
     write_tensors(path, tensors, about | {"format": "another"})
     with pytest.raises(FileFormatError):
-        fit_energy(EnergyMLP(hidden=(6,)), X, config=QUICK, seed=0, checkpoint=path)
+        fit_energy(EnergyMLP(hidden=(6,)), X, learning=QUICK, seed=0, checkpoint=path)
 
 
 def test_the_seed_decides_all():
-    one, same, other = (fit_energy(EnergyMLP(hidden=(6,)), X, config=QUICK, seed=s) for s in (0, 0, 1))
+    one, same, other = (fit_energy(EnergyMLP(hidden=(6,)), X, learning=QUICK, seed=s) for s in (0, 0, 1))
     assert torch.equal(parameters(one)["w1"], parameters(same)["w1"])
     assert not torch.equal(parameters(one)["w1"], parameters(other)["w1"])
 
@@ -138,10 +138,10 @@ def test_the_seed_decides_all():
 def test_the_fisher_column_takes_each_step_with_its_own_lambda():
     staging = Staged(initial=10.0, floor=0.1, decay=0.5, every=1)
     every_step = fit_energy(
-        EnergyMLP(hidden=(6,)), X, config=replace(QUICK, steps=8, log_every=1, staging=staging)
+        EnergyMLP(hidden=(6,)), X, learning=replace(QUICK, steps=8, log_every=1, staging=staging)
     ).history
     at_once = fit_energy(
-        EnergyMLP(hidden=(6,)), X, config=replace(QUICK, steps=8, log_every=8, staging=staging)
+        EnergyMLP(hidden=(6,)), X, learning=replace(QUICK, steps=8, log_every=8, staging=staging)
     ).history
     torch.testing.assert_close(at_once["fisher"][0], every_step["fisher"].mean())
     single = 2 * every_step["lam"] * (every_step["stein"] - every_step["penalty"])
@@ -150,12 +150,12 @@ def test_the_fisher_column_takes_each_step_with_its_own_lambda():
 
 def test_what_cannot_be_learned_is_refused_at_the_door():
     with pytest.raises(InputError, match="subtract its mean"):
-        fit_energy(EnergyMLP(hidden=(6,)), X.double() + 1e8, config=replace(QUICK, dtype="float32"))
+        fit_energy(EnergyMLP(hidden=(6,)), X.double() + 1e8, learning=replace(QUICK, dtype="float32"))
     with pytest.raises(InputError, match=r"must return \(n,\)"):
-        fit_energy(small_module(2, seed=0), X, config=QUICK)
+        fit_energy(small_module(2, seed=0), X, learning=QUICK)
     with pytest.raises(InputError, match="held_out > 0"):
         staging = Adaptive(initial=1.0, floor=0.1, decay=0.5)
-        fit_energy(EnergyMLP(hidden=(6,)), X, config=replace(QUICK, staging=staging, held_out=0.0))
+        fit_energy(EnergyMLP(hidden=(6,)), X, learning=replace(QUICK, staging=staging, held_out=0.0))
 
 
 def test_the_history_holds_what_it_says_and_watchers_are_called():
@@ -163,7 +163,7 @@ def test_the_history_holds_what_it_says_and_watchers_are_called():
     fitted = fit_energy(
         EnergyMLP(hidden=(6,)),
         X,
-        config=replace(QUICK, steps=10),
+        learning=replace(QUICK, steps=10),
         callbacks=[lambda step, steps, row: rows.append((step, steps, set(row)))],
         observers=[lambda step, model: looks.append((step, model.sample(3, seed=0).shape))],
     )
@@ -176,22 +176,22 @@ def test_the_history_holds_what_it_says_and_watchers_are_called():
     torch.testing.assert_close(history["fisher"], fisher)
     assert isinstance(fitted.model, SamplingModel) and isinstance(fitted.model, DensityModel)
     assert fitted.seconds > 0 and len(fitted.critic) == 1
-    bare = fit_energy(EnergyMLP(hidden=(6,)), X, config=replace(QUICK, held_out=0.0))
+    bare = fit_energy(EnergyMLP(hidden=(6,)), X, learning=replace(QUICK, held_out=0.0))
     assert set(bare.history) == columns - {"fisher_held_out"}
 
 
 def test_lambda_follows_its_staging():
     staged = Staged(initial=1.0, floor=0.2, decay=0.5, every=3)
-    history = fit_energy(EnergyMLP(hidden=(6,)), X, config=replace(QUICK, staging=staged)).history
+    history = fit_energy(EnergyMLP(hidden=(6,)), X, learning=replace(QUICK, staging=staged)).history
     assert history["lam"].tolist() == [staged.at(1), staged.at(2), staged.at(3)]  # after steps 4, 8, 12
     adaptive = Adaptive(initial=1.0, floor=0.2, decay=0.5, every=1)
-    lams = fit_energy(EnergyMLP(hidden=(6,)), X, config=replace(QUICK, staging=adaptive)).history["lam"]
+    lams = fit_energy(EnergyMLP(hidden=(6,)), X, learning=replace(QUICK, staging=adaptive)).history["lam"]
     assert bool((lams.diff() <= 0).all())
 
 
 def test_weight_decay_and_averaging_act():
     plain, decayed, last = (
-        fit_energy(EnergyMLP(hidden=(6,)), X, config=replace(QUICK, **change), seed=0)
+        fit_energy(EnergyMLP(hidden=(6,)), X, learning=replace(QUICK, **change), seed=0)
         for change in (
             {"learning_rate": 0.1},
             {"learning_rate": 0.1, "weight_decay": 0.9},
@@ -205,13 +205,13 @@ def test_weight_decay_and_averaging_act():
 def test_the_start_is_not_changed():
     start = EnergyMLP(hidden=(6,)).begin(X, 0)
     before = {name: value.clone() for name, value in start.weights.items()}
-    fit_energy(start, X, config=QUICK)
+    fit_energy(start, X, learning=QUICK)
     assert all(torch.equal(value, before[name]) for name, value in start.weights.items())
 
 
 def test_divergence_is_an_error_that_names_the_step():
     with pytest.raises(DivergedError, match=r"at step [1-4] of 12 .*learning rates"):
-        fit_energy(EnergyMLP(hidden=(6,)), X, config=replace(QUICK, learning_rate=1e30))
+        fit_energy(EnergyMLP(hidden=(6,)), X, learning=replace(QUICK, learning_rate=1e30))
 
 
 @pytest.mark.parametrize(
@@ -240,14 +240,14 @@ def test_settings_out_of_range_are_refused(wrong):
 def test_data_that_cannot_be_learned_from_are_refused():
     energy = EnergyMLP(hidden=(6,))
     with pytest.raises(InputError, match="40 rows, fewer than one batch of 50"):
-        fit_energy(energy, X[:40], config=QUICK)
+        fit_energy(energy, X[:40], learning=QUICK)
     with pytest.raises(InputError, match="45 rows are left"):
-        fit_energy(energy, X[:50], config=QUICK)
+        fit_energy(energy, X[:50], learning=QUICK)
     with pytest.raises(InputError, match="NaN"):
-        fit_energy(energy, torch.full((60, 2), torch.nan), config=QUICK)
+        fit_energy(energy, torch.full((60, 2), torch.nan), learning=QUICK)
     with pytest.raises(InputError, match="needs held_out"):
         adaptive = Adaptive(initial=1.0, floor=0.2, decay=0.5, every=1)
-        fit_energy(energy, X, config=replace(QUICK, staging=adaptive, held_out=0.0))
+        fit_energy(energy, X, learning=replace(QUICK, staging=adaptive, held_out=0.0))
 
 
 def test_a_critic_that_knows_its_rows_by_heart_is_told_of():
@@ -256,22 +256,22 @@ def test_a_critic_that_knows_its_rows_by_heart_is_told_of():
         QUICK, steps=60, critic_steps=20, critic_learning_rate=0.01, critic=MLP(hidden=(64,)), batch_size=40
     )
     with pytest.warns(DoubtfulWarning, match="by heart"):
-        fit_energy(EnergyMLP(hidden=(6,)), noise, config=eager)
+        fit_energy(EnergyMLP(hidden=(6,)), noise, learning=eager)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        fit_energy(EnergyMLP(hidden=(6,)), noise, config=replace(eager, critic_weight_decay=20.0))
+        fit_energy(EnergyMLP(hidden=(6,)), noise, learning=replace(eager, critic_weight_decay=20.0))
 
 
 def test_a_module_learns_and_answers_without_dropout():
     energy = seeded(
         lambda: nn.Sequential(nn.Linear(2, 8), nn.Dropout(0.5), nn.SiLU(), nn.Linear(8, 1)), seed=0
     )
-    model = fit_energy(energy, X, config=QUICK).model
+    model = fit_energy(energy, X, learning=QUICK).model
     assert torch.equal(model.score(X[:5]), model.score(X[:5]))
     with pytest.raises(InputError, match="cannot take x with 2 columns"):
-        fit_energy(seeded(lambda: nn.Linear(3, 1), seed=0), X, config=QUICK)
+        fit_energy(seeded(lambda: nn.Linear(3, 1), seed=0), X, learning=QUICK)
 
 
 def test_data_beyond_the_precision_are_refused():
     with pytest.raises(InputError, match=r"too large for torch\.float32"):
-        fit_energy(EnergyMLP(hidden=(6,)), 1e60 * X, config=replace(QUICK, dtype="float32"))
+        fit_energy(EnergyMLP(hidden=(6,)), 1e60 * X, learning=replace(QUICK, dtype="float32"))

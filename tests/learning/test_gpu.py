@@ -36,7 +36,7 @@ def parameters(model):
 def test_the_gpu_learns_what_the_cpu_learns(start, divergence):
     settings = replace(SETTINGS, divergence=divergence)
     cpu, gpu = (
-        parameters(fit_energy(STARTS[start], X, config=settings, seed=0, device=device).model)
+        parameters(fit_energy(STARTS[start], X, learning=settings, seed=0, device=device).model)
         for device in ("cpu", "cuda")
     )
     for name, value in cpu.items():
@@ -51,8 +51,8 @@ def test_a_resumed_run_ends_in_the_same_bits(tmp_path):
             raise InterruptedError
 
     start, path = STARTS["machine"], tmp_path / "state"
-    whole = fit_energy(start, X, config=SETTINGS, seed=0, device="cuda").model
+    whole = fit_energy(start, X, learning=SETTINGS, seed=0, device="cuda").model
     with pytest.raises(InterruptedError):
-        fit_energy(start, X, config=SETTINGS, seed=0, device="cuda", callbacks=[stop], checkpoint=path)
-    resumed = fit_energy(start, X, config=SETTINGS, seed=0, device="cuda", checkpoint=path).model
+        fit_energy(start, X, learning=SETTINGS, seed=0, device="cuda", callbacks=[stop], checkpoint=path)
+    resumed = fit_energy(start, X, learning=SETTINGS, seed=0, device="cuda", checkpoint=path).model
     assert torch.equal(whole.weights, resumed.weights)

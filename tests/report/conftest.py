@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from steincritic.diagnosis import Diagnosis, diagnose
+from steincritic.diagnosis.check import CheckResult, check
 from steincritic.models import GaussianMixture
 from steincritic.report.page import About, render
 
@@ -14,7 +14,7 @@ AWKWARD = ('<b>&"x', "income", "a rather long name, in $ per m$")
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    diagnosis: Diagnosis
+    diagnosis: CheckResult
     about: About
     image_shape: tuple[int, ...] | None
 
@@ -39,7 +39,7 @@ def cases():
     }
     return {
         name: Case(
-            diagnose(model, x, method="ksd", names=names, seed=7),
+            check(model, x, test="ksd", names=names, seed=7),
             About(
                 title=f"{name}.csv against models.py:q",
                 command=f"steincritic check {name}.csv --model 'models.py:q'",

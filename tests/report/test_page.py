@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from steincritic.data.points import ScoredPoints
-from steincritic.diagnosis import diagnose
+from steincritic.diagnosis.check import check
 from steincritic.errors import InputError
 from steincritic.models import GaussianMixture
 from steincritic.report.page import About, render, save_report
@@ -137,8 +137,8 @@ def test_a_report_says_how_it_was_made(pages):
 def test_the_same_input_gives_the_same_bytes(tmp_path):
     model = GaussianMixture([[0.0, 0.0]])
     x = model.sample(40, seed=1) + 0.5
-    text = render(diagnose(model, x, method="ksd"))
-    path = save_report(diagnose(model, x, method="ksd"), tmp_path / "deep" / "report.html")
+    text = render(check(model, x, test="ksd"))
+    path = save_report(check(model, x, test="ksd"), tmp_path / "deep" / "report.html")
     assert path.read_text(encoding="utf-8") == text
     assert About().title in Page(text).of("h1")
 
@@ -152,9 +152,7 @@ def test_a_report_of_many_rows_is_a_small_file_too(cases):
     """100,000 rows of 20 columns, half of them flagged; the critics are those of a small case."""
     n, d = 100_000, 20
     model = GaussianMixture([[0.0] * d])
-    small = diagnose(
-        model, model.sample(100, seed=1) + 0.8, method="ksd", names=[f"column {j}" for j in range(d)]
-    )
+    small = check(model, model.sample(100, seed=1) + 0.8, test="ksd", names=[f"column {j}" for j in range(d)])
     x = model.sample(n, seed=2)
     points = replace(
         small.points,

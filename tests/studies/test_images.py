@@ -10,14 +10,14 @@ from steincritic.errors import InputError
 from steincritic.models import GaussianMixture
 from steincritic.rng import generator
 from steincritic_studies.digits.data import small_digits
-from steincritic_studies.digits.fits import FlowFit, InParts, _bits, learn, model_of
+from steincritic_studies.digits.models import FlowFit, RescaledModel, _bits, learn, model_of
 
 
-def test_a_model_in_parts_is_the_model_in_other_units():
+def test_a_rescaled_model_is_the_model_in_other_units():
     location, scale = torch.tensor([1.0, -2.0]).double(), torch.tensor([0.5, 3.0]).double()
     inside = GaussianMixture([[0.0, 0.0]])
     whole = GaussianMixture([[1.0, -2.0]], [[[0.25, 0.0], [0.0, 9.0]]])
-    model = InParts(inside, location, scale)
+    model = RescaledModel(inside, location, scale)
     x = whole.sample(12, seed=0)
     torch.testing.assert_close(model.score(x), whole.score(x))
     draws = model.sample(20_000, seed=1)

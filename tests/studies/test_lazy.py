@@ -17,12 +17,10 @@ from steincritic.data import ScoredPoints
 from steincritic.data.problems import problem
 from steincritic.errors import InputError
 from steincritic.rng import generator
-from steincritic_studies.lazy.envelope import envelope
-from steincritic_studies.lazy.flow import KernelSolution, Objective, gradient_flow, slope
+from steincritic_studies.lazy.bounds import envelope, power_corollary
+from steincritic_studies.lazy.flow import KernelSolution, Objective, gradient_flow, integrate, slope
 from steincritic_studies.lazy.law import empirical, quadrature
 from steincritic_studies.lazy.ntk import tangent_kernel
-from steincritic_studies.lazy.power import power_corollary
-from steincritic_studies.lazy.runge_kutta import integrate
 
 LAMBDAS = [0.25, 1.0, 16.0, 64.0, 256.0, 1024.0]
 LAZY = slice(2, None)

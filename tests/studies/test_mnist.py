@@ -6,10 +6,10 @@ import torch
 from reference import Z_MAX
 from steincritic.errors import InputError
 from steincritic.rng import generator
-from steincritic_studies.digits.mnist import DIGITS
-from steincritic_studies.digits.planted import Deck
+from steincritic_studies.digits.data import as_pixels, from_pixels
+from steincritic_studies.digits.mnist import STUDY
+from steincritic_studies.digits.planted import UnusedRows
 from steincritic_studies.digits.readings import (
-    as_pixels,
     embedding,
     gallery,
     histogram,
@@ -71,7 +71,9 @@ def test_the_gallery_shows_both_ends_in_order():
 
 
 def test_pixels_are_two_digits_each():
-    assert as_pixels(torch.tensor([[-20.0, 20.0, 0.0]])) == ["00ff80"]
+    (text,) = as_pixels(torch.tensor([[-20.0, 20.0, 0.0]]))
+    assert text == "00ff80"
+    assert (255 * from_pixels(text, (1, 3))).tolist() == [[0, 255, 128]]
 
 
 def test_a_map_keeps_all_foreign_points():
@@ -82,15 +84,15 @@ def test_a_map_keeps_all_foreign_points():
     assert all(0 <= value <= 999 for value in drawn["x"] + drawn["y"])
 
 
-def test_a_row_is_dealt_once():
-    deck = Deck(torch.arange(10), "things")
-    assert torch.cat([deck.deal(3), deck.deal(7)]).tolist() == list(range(10))
+def test_no_row_is_taken_twice():
+    rows = UnusedRows(torch.arange(10), "things")
+    assert torch.cat([rows.take(3), rows.take(7)]).tolist() == list(range(10))
     with pytest.raises(InputError, match="10 things are too few: 11 are needed"):
-        deck.deal(1)
+        rows.take(1)
 
 
 def test_the_full_settings_are_those_of_the_paper():
-    full = DIGITS.full
+    full = STUDY.full
     assert (full.hidden, full.sweeps, full.share, full.replicas) == (100, 2000, 0.03, 10)
     assert (full.trained, full.batch_size, full.epochs, full.width) == (2000, 100, 25, 512)
     assert (full.learning_rate, full.validated, full.tested, full.judged) == (1e-3, 1000, 100, 6000)

@@ -12,8 +12,7 @@ from steincritic.errors import DoubtfulWarning, InputError
 from steincritic.rng import generator
 from steincritic_studies.lazy.flow import Objective
 from steincritic_studies.lazy.law import empirical, quadrature
-from steincritic_studies.lazy.ntk import tangent_kernel
-from steincritic_studies.lazy.spectrum import drift, spectrum
+from steincritic_studies.lazy.ntk import drift, spectrum, tangent_kernel
 
 ROUNDING = {"rtol": 1e-9, "atol": 1e-11}  # float64 sums of some thousand terms of size one
 

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from steincritic.errors import FileFormatError, InputError
-from steincritic_studies.record import Record, environment, plain
+from steincritic.files import plain
+from steincritic_studies.record import Record, environment
 
 
 @dataclass(frozen=True)

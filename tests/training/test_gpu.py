@@ -8,8 +8,8 @@ import torch
 from reference import Z_MAX
 from steincritic.critics import MLP
 from steincritic.data.points import ScoredPoints
-from steincritic.gof import CrossFit, crossfit_test
-from steincritic.gof.panel import panel
+from steincritic.gof.choose import gof_test
+from steincritic.gof.crossfit import CrossFit, panel
 from steincritic.models import GaussianMixture
 from steincritic.models.rbm import random_rbm
 from steincritic.rng import generator
@@ -143,12 +143,12 @@ def test_a_wrong_model_is_rejected_and_the_right_one_is_not(tmp_path, shift, rej
     q = GaussianMixture([[0.0, 0.0]])
     config = replace(CROSSFIT, cache=tmp_path)
     x = q.sample(60, seed=1) + shift
-    result = crossfit_test(q, x, config=config, device="cuda")
+    result = gof_test(q, x, test=config, device="cuda")
     assert result.rejected == rejects and result.null_distribution.device.type == "cpu"
-    again = crossfit_test(q, x.cuda(), config=config)
+    again = gof_test(q, x.cuda(), test=config)
     assert again.statistic == pytest.approx(result.statistic, rel=1e-9)  # rounding
     assert again.notes != ()  # from the cache
-    assert crossfit_test(q, x, config=config, device="cpu").notes == ()  # a GPU's runs are not a CPU's
+    assert gof_test(q, x, test=config, device="cpu").notes == ()  # a GPU's runs are not a CPU's
 
 
 def test_a_machine_is_sampled_where_its_weights_are():

@@ -1,47 +1,71 @@
-"""The command line: arguments to configurations, one call, exit code 0, 1 or 2."""
+"""The command line: one command, its options, exit code 0, 1 or 2.
+
+Starting is quick because little is imported: this module names the commands, the chosen one is loaded, and
+its module imports torch only after everything that can be checked without it has been checked.
+"""
 
 import sys
-from collections.abc import Callable
-from typing import Annotated
+from importlib import import_module
 
-import tyro
+from steincritic.cli.guard import FITS, Manner, did_you_mean, guarded, perform
+from steincritic.errors import InputError
 
-from steincritic.cli.check import Check
-from steincritic.cli.compare import Compare
-from steincritic.cli.config_file import with_settings
-from steincritic.cli.demo import Demo
-from steincritic.cli.doctor import Doctor
-from steincritic.cli.fit_energy import FitEbm
-from steincritic.cli.options import guarded
-from steincritic.cli.reproduce import Reproduce
-from steincritic.cli.watch import Watch
-from steincritic.cli.witness import Score
-
-Command = (
-    Annotated[Check, tyro.conf.subcommand("check")]
-    | Annotated[Compare, tyro.conf.subcommand("compare")]
-    | Annotated[Demo, tyro.conf.subcommand("demo")]
-    | Annotated[Doctor, tyro.conf.subcommand("doctor")]
-    | Annotated[FitEbm, tyro.conf.subcommand("fit-ebm")]
-    | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
-    | Annotated[Score, tyro.conf.subcommand("score")]
-    | Annotated[Watch, tyro.conf.subcommand("watch")]
-)
+COMMANDS = {  # name on the command line: class, and what it does in one line
+    "check": ("check:Check", "test whether data could come from a model, and show where the model fails"),
+    "test": ("test:Test", "the test alone: verdict and p-value"),
+    "doctor": ("doctor:Doctor", "check a model's score and sampler before you trust a test"),
+    "compare": ("compare:Compare", "rank several models on the same data"),
+    "watch": ("watch:Watch", "test rows as they arrive, and stop when they do not fit"),
+    "witness": ("witness:Witness", "apply a saved critic to new data: one witness value per row"),
+    "fit-energy": ("fit_energy:FitEnergy", "learn an energy model from data"),
+    "demo": ("demo:Demo", "check a model on built-in data"),
+    "reproduce": ("reproduce:Reproduce", "run an experiment of the paper, or one of ours"),
+}
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of the `steincritic` command."""
     given = sys.argv[1:] if arguments is None else arguments
-    sys.exit(guarded(lambda: _parsed(given)(), show_traceback="--traceback" in given))
+    sys.exit(guarded(lambda manner: _answer(given, manner), Manner.of(given)))
 
 
-def _parsed(arguments: list[str]) -> Callable[[], int]:
-    if arguments[:1] == ["check"]:
-        arguments = ["check", *with_settings(arguments[1:], Check)]
-    command: Callable[[], int] = tyro.cli(
-        Command,
-        prog="steincritic",
-        description="Does my model fit my data, how sure can I be, and where does it fail?",
-        args=arguments,
-    )
-    return command
+def _answer(given: list[str], manner: Manner) -> int:
+    name = given[0] if given else ""
+    if name in ("--help", "-h"):
+        print(_overview())
+        return FITS
+    if name == "--version":
+        print(f"steincritic {import_module('steincritic').__version__}")
+        return FITS
+    if name not in COMMANDS:
+        raise InputError(_no_command(name))
+    module, _, kind = COMMANDS[name][0].partition(":")
+    command = getattr(import_module(f"steincritic.cli.{module}"), kind)
+    from steincritic.cli.parsing import parsed
+
+    return perform(parsed(name, command, given[1:]), manner)
+
+
+def _no_command(name: str) -> str:
+    if not name:
+        return f"name a command: {', '.join(COMMANDS)}; see steincritic --help"
+    kind = "option" if name.startswith("-") else "command"
+    return f"no {kind} {name!r}{did_you_mean(name, COMMANDS)} (see steincritic --help)"
+
+
+def _overview() -> str:
+    width = max(map(len, COMMANDS)) + 2
+    commands = "\n".join(f"  {name:{width}}{summary}" for name, (_, summary) in COMMANDS.items())
+    return f"""usage: steincritic COMMAND ...
+
+Does my model fit my data, how sure can I be, and where does it fail?
+
+commands:
+{commands}
+
+steincritic COMMAND --help shows the options of a command, steincritic --version the version.
+
+exit codes:
+  0  the model is not rejected, or the work is done
+  1  the model is rejected (doctor: a check failed; compare: all models are rejected)
+  2  error; one line on standard error says what was wrong"""

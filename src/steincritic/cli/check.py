@@ -2,111 +2,107 @@
 
 import csv
 import io
-import json
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-import tyro
-from rich.console import Console
-from rich.panel import Panel
-from rich.text import Text
-
-from steincritic.cli.options import FITS, REJECTED, Common, model_named, prepare, print_verdict
-from steincritic.data.points import ScoredPoints, scored
-from steincritic.data.tables import read_table
-from steincritic.diagnosis import Diagnosis, diagnose
-from steincritic.diagnosis.halves import FEWEST
+from steincritic.cli.guard import FITS, REJECTED, described, print_json
+from steincritic.cli.options import (
+    AsJson,
+    Common,
+    Data,
+    Model,
+    OptionalPath,
+    OptionalText,
+    TestOptions,
+    dropped_line,
+    model_named,
+    parse_shape,
+    prepare,
+    write_json,
+)
 from steincritic.errors import InputError
-from steincritic.files import write_atomically
-from steincritic.gof import CrossFit, GofResult, gof_test
-from steincritic.gof.choose import choose_method
-from steincritic.models.base import ScoreModel
-from steincritic.report.page import About, check_shape, save_report
+
+if TYPE_CHECKING:
+    from steincritic.diagnosis import Diagnosis
+    from steincritic.report.page import About
 
 FILES = ("report.html", "result.json", "witness.csv", "critic.safetensors")
 _FINDINGS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check(Common):
-    """Test whether data could come from a model, and show where not.
+class Check(Common, AsJson, TestOptions, Model, Data):
+    """Test whether data could come from a model, and show where the model fails.
 
     Exit code 0: not rejected, 1: rejected, 2: error.
     """
 
-    data: tyro.conf.Positional[Path]
-    """npy, npz, csv or parquet, one row a point."""
-    model: str
-    """package.module:attr, file.py:attr, FILE.safetensors or a built-in name such as gm-2d."""
-    method: str = "auto"
-    """auto, crossfit, split, ksd, ksdagg or fssd."""
-    level: float = 0.05
-    """Accepted probability of a false alarm."""
     fdr: float = 0.1
     """Accepted share of false discoveries in the list of points."""
-    seed: int = 0
-    out: Path | None = None
-    """Folder for report.html, result.json, witness.csv and critic.safetensors."""
-    overwrite: bool = False
-    """Replace a report that is there."""
-    image_shape: str | None = None
+    image_shape: OptionalText = None
     """Rows are images of this size, for example 28x28 or 32x32x3."""
     drop_nan: bool = False
     """Leave out rows with NaN or infinite values."""
-    cache: bool = True
-    """Keep null runs of the cross-fit test on disk and use them again."""
-    json: bool = False
-    """Print one JSON object on standard output and nothing else."""
-    config: Path | None = None
-    """TOML file with these settings by the same names; the command line has the last word."""
+    out: OptionalPath = None
+    """Folder for report.html, result.json, witness.csv and critic.safetensors."""
+    overwrite: bool = False
+    """Replace a report that is there."""
 
-    def __call__(self) -> int:
+    def check(self) -> None:
+        super().check()
+        if not 0 < self.fdr < 1:
+            raise InputError(f"fdr must lie in (0, 1), for example 0.1: got {self.fdr!r}")
+        parse_shape(self.image_shape)
         if self.out is not None:
             check_free(self.out, overwrite=self.overwrite)
+
+    def __call__(self) -> int:
+        from steincritic.data.points import scored
+        from steincritic.data.tables import read_table
+        from steincritic.diagnosis import diagnose
+        from steincritic.diagnosis.halves import FEWEST
+        from steincritic.report.page import check_shape
+
         shape = parse_shape(self.image_shape)
         table = read_table(self.data, drop_nan=self.drop_nan)
         check_shape(shape, table.x.shape[1])
         model = model_named(self.model)
         points = scored(model, table.x)
-        test = tested(model, points, method=self.method, level=self.level, seed=self.seed, cache=self.cache)
-        if len(points) < FEWEST:
-            return self._without_diagnosis(test)
-        diagnosis = diagnose(
-            model, points, level=self.level, fdr=self.fdr, seed=self.seed, test=test, names=table.columns
-        )
-        title = f"{self.data.name} against {self.model}"
-        files = []
-        if self.out is not None:
-            about = About(title=title, command=command_line(), config=asdict(self))
-            files = write_all(diagnosis, self.out, about=about, image_shape=shape)
+        test = self.run(model, points)
+        diagnosis = None  # few points can be tested, but not searched for where a model fails
+        if len(points) >= FEWEST:
+            diagnosis = diagnose(
+                model, points, level=self.level, fdr=self.fdr, seed=self.seed, test=test, names=table.columns
+            )
+        about = {"model": self.model, "data": str(self.data), "dropped": table.dropped}
+        content = described((diagnosis or test).to_dict(), command="check", **about)
+        files = [] if self.out is None else self._written(diagnosis, content, self.out)
         if self.json:
-            print(json.dumps(diagnosis.to_dict() | {"files": [str(file) for file in files]}))
+            print_json(content | {"files": [str(file) for file in files]})
         else:
-            print_diagnosis(diagnosis, title=title, files=files, dropped=table.dropped)
-        return REJECTED if diagnosis.rejected else FITS
-
-    def _without_diagnosis(self, test: GofResult) -> int:
-        """So few points can be tested, but not searched for where a model fails."""
-        if self.out is not None:
-            write_atomically(self.out / "result.json", (json.dumps(test.to_dict(), indent=1) + "\n").encode())
-        if self.json:
-            print(json.dumps(test.to_dict()))
-        else:
-            print_verdict(test, title=f"{self.data.name} against {self.model}")
+            lines = [test.summary()] if diagnosis is None else told(diagnosis)
+            show(
+                [*lines, *dropped_line(table.dropped)], title=self._title, rejected=test.rejected, files=files
+            )
         return REJECTED if test.rejected else FITS
 
+    @property
+    def _title(self) -> str:
+        return f"{self.data.name} against {self.model}"
 
-def tested(
-    model: ScoreModel, points: ScoredPoints, *, method: str, level: float, seed: int, cache: bool
-) -> GofResult:
-    options: dict[str, Any] = {}
-    if not cache and "crossfit" in (method, choose_method(model, points)[0] if method == "auto" else ""):
-        method, options = "crossfit", {"config": CrossFit(cache=False)}
-    return gof_test(model, points, method, level, seed, **options)
+    def _written(self, diagnosis: "Diagnosis | None", content: dict[str, Any], folder: Path) -> list[Path]:
+        from steincritic.report.page import About
+
+        if diagnosis is None:
+            write_json(folder / "result.json", content)
+            return [folder / "result.json"]
+        about = About(title=self._title, command=command_line(), config=asdict(self))
+        shape = parse_shape(self.image_shape)
+        return write_all(diagnosis, folder, content, about=about, image_shape=shape)
 
 
 def check_free(folder: Path, *, overwrite: bool) -> None:
@@ -117,36 +113,34 @@ def check_free(folder: Path, *, overwrite: bool) -> None:
         raise InputError(f"{folder} holds {there[0]} already; choose another --out, or pass --overwrite")
 
 
-def parse_shape(text: str | None) -> tuple[int, ...] | None:
-    if text is None:
-        return None
-    parts = text.lower().split("x")
-    if len(parts) not in (2, 3) or not all(part.isdigit() and int(part) > 0 for part in parts):
-        raise InputError(f"image-shape is height x width, for example 28x28, or 32x32x3; got {text!r}")
-    return tuple(map(int, parts))
-
-
 def write_all(
-    diagnosis: Diagnosis, folder: Path, *, about: About, image_shape: tuple[int, ...] | None = None
+    diagnosis: "Diagnosis",
+    folder: Path,
+    content: dict[str, Any],
+    *,
+    about: "About",
+    image_shape: tuple[int, ...] | None = None,
 ) -> list[Path]:
     """Report, result, witness and critic, each written whole or not at all."""
+    from steincritic.files import write_atomically
+    from steincritic.report.page import save_report
+
     report, result, witness, critic = (folder / name for name in FILES)
     save_report(diagnosis, report, about=about, image_shape=image_shape)
-    write_atomically(result, (json.dumps(diagnosis.to_dict(), indent=1) + "\n").encode())
+    write_json(result, content)
     write_atomically(witness, _witness_csv(diagnosis).encode())
     diagnosis.critic.save(critic)
     return [report, result, witness, critic]
 
 
-def _witness_csv(diagnosis: Diagnosis) -> str:
-    """A line a point: row, witness, p-value where there is one, and whether it is flagged."""
+def _witness_csv(diagnosis: "Diagnosis") -> str:
+    """One line per point: row, witness, p-value where there is one, and whether it is flagged."""
     points = diagnosis.points
-    flagged = torch.zeros(len(points.witness), dtype=torch.int64)
-    flagged[points.flagged] = 1
-    columns = [range(len(points.witness)), [f"{w:.9g}" for w in points.witness.tolist()]]
+    flagged = set(points.flagged.tolist())
+    columns: list[Sequence[Any]] = [range(len(points.witness)), [f"{w:.9g}" for w in points.witness.tolist()]]
     header = ["row", "witness"]
     if points.pvalues is not None:
-        columns += [[f"{p:.6g}" for p in points.pvalues.tolist()], flagged.tolist()]
+        columns += [[f"{p:.6g}" for p in points.pvalues.tolist()], [int(k in flagged) for k in columns[0]]]
         header += ["pvalue", "flagged"]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -155,18 +149,20 @@ def _witness_csv(diagnosis: Diagnosis) -> str:
     return text.getvalue()
 
 
-def print_diagnosis(diagnosis: Diagnosis, *, title: str, files: list[Path], dropped: int = 0) -> None:
-    color = "red" if diagnosis.rejected else "green"
-    lines = [diagnosis.test.summary(), diagnosis.how_wrong]
-    lines += [f"{k}. {sentence}" for k, sentence in enumerate(diagnosis.findings[:_FINDINGS], start=1)]
-    if dropped:
-        lines.append(f"{dropped} rows with NaN or infinite values were left out.")
-    console = Console()
-    console.print(Panel(Text("\n".join(lines)), title=Text(title), border_style=color, expand=False))
+def told(diagnosis: "Diagnosis") -> list[str]:
+    """What a person reads first: verdict, size, the most telling findings."""
+    numbered = [f"{k}. {sentence}" for k, sentence in enumerate(diagnosis.findings[:_FINDINGS], start=1)]
+    return [diagnosis.test.summary(), diagnosis.how_wrong, *numbered]
+
+
+def show(lines: list[str], *, title: str, rejected: bool, files: list[Path]) -> None:
+    from steincritic.cli.printing import print_files, print_lines, print_verdict
+
+    print_verdict(lines, title=title, rejected=rejected)
     if files:
-        console.print("Files:", *(str(file) for file in files), sep="\n  ", markup=False, highlight=False)
+        print_files(files)
     else:
-        console.print("For the report pass --out DIR.", highlight=False)
+        print_lines("For the report pass --out DIR.")
 
 
 def command_line() -> str:

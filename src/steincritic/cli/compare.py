@@ -1,65 +1,92 @@
 """compare: rank several models on the same data."""
 
-import json
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
 import tyro
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from steincritic.cli.options import FITS, REJECTED, Common, model_named, prepare
-from steincritic.diagnosis.compare import compare_models
-from steincritic.diagnosis.comparison import COLUMNS, Comparison
-from steincritic.files import write_atomically
+from steincritic.cli.guard import FITS, REJECTED, described, print_json
+from steincritic.cli.options import (
+    TESTS,
+    AsJson,
+    Common,
+    Data,
+    OptionalPath,
+    OptionalText,
+    Options,
+    TestOptions,
+    device_named,
+    model_named,
+    prepare,
+    write_json,
+)
+from steincritic.errors import InputError
+
+if TYPE_CHECKING:
+    from steincritic.diagnosis.comparison import Comparison
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compare(Common):
-    """Rank models by their distance to data. Exit code 0: not all are rejected, 1: all are, 2: error."""
-
-    data: tyro.conf.Positional[Path]
-    """npy, npz, csv or parquet, one row a point."""
+class _Candidates(Options):
     model: tyro.conf.UseAppendAction[tuple[str, ...]]
-    """A candidate, at least two: package.module:attr, file.py:attr, FILE.safetensors or a built-in name."""
+    """A candidate, given at least twice: package.module:attr, file.py:attr, FILE.safetensors or a built-in
+    name."""
     name: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """What to call a candidate, once a model and in their order; as they were given by default."""
-    test: str = "auto"
-    """How each candidate is tested: auto, crossfit, split, ksd, ksdagg, fssd, or none."""
-    level: float = 0.05
-    seed: int = 0
-    out: Path | None = None
-    """Folder for comparison.json."""
-    json: bool = False
-    """Print one JSON object on standard output and nothing else."""
+    """Name of a candidate, once per model and in their order; by default the models as they were given."""
 
-    def __call__(self) -> int:
+
+@dataclass(frozen=True, kw_only=True)
+class Compare(Common, AsJson, TestOptions, _Candidates, Data):
+    """Rank models by their distance to the data, and test each of them.
+
+    Exit code 0: not all models are rejected, 1: all are rejected, 2: error.
+    """
+
+    test: OptionalText = None
+    """crossfit, split, ksd, ksdagg or fssd; none skips the tests; by default the program decides."""
+    out: OptionalPath = None
+    """Folder for comparison.json."""
+
+    tests: ClassVar[tuple[str, ...]] = (*TESTS, "none")
+
+    def check(self) -> None:
+        super().check()
+        if len(self.model) < 2:
+            raise InputError(f"give --model at least twice, got {len(self.model)}; for one model use check")
+        if self.name and len(self.name) != len(self.model):
+            raise InputError(
+                f"give --name once per model: got {len(self.name)} names for {len(self.model)} models"
+            )
         if self.out is not None:
             prepare(self.out)
+
+    def __call__(self) -> int:
+        from steincritic.diagnosis.compare import compare_models
+
+        test = self.for_each()
         result = compare_models(
             [model_named(spec) for spec in self.model],
             self.data,
             names=self.name or self.model,
             level=self.level,
             seed=self.seed,
-            test=None if self.test == "none" else self.test,
+            test=test,
+            device=None if self.device == "auto" else device_named(self.device),
         )
+        about = {"models": list(self.model), "data": str(self.data)}
+        content = described(result.to_dict(), command="compare", **about)
         if self.out is not None:
-            text = json.dumps(result.to_dict(), indent=1) + "\n"
-            write_atomically(self.out / "comparison.json", text.encode())
+            write_json(self.out / "comparison.json", content)
         if self.json:
-            print(json.dumps(result.to_dict()))
+            print_json(content)
         else:
             _print(result, title=self.data.name)
         return REJECTED if result.rejected else FITS
 
 
-def _print(result: Comparison, *, title: str) -> None:
-    table = Table(*COLUMNS, title=Text(title))
-    for row in result.rows():
-        table.add_row(*(Text(cell) for cell in row))
-    console = Console()
-    console.print(table)
-    console.print(Text(result.ranking_sentence()))
-    console.print(Text(result.verdict_sentence()))
+def _print(result: "Comparison", *, title: str) -> None:
+    from steincritic.cli.printing import print_lines, print_table
+    from steincritic.diagnosis.comparison import COLUMNS
+
+    print_table(COLUMNS, result.rows(), title=title)
+    print_lines(result.ranking_sentence(), result.verdict_sentence())

@@ -1,58 +1,49 @@
 """Settings from a TOML file, under the names that the command line has for them."""
 
-import dataclasses
 import tomllib
+from collections.abc import Container, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from steincritic.cli.guard import did_you_mean
 from steincritic.errors import FileFormatError, InputError
 
-
-def with_settings(arguments: list[str], command: type) -> list[str]:
-    """The arguments of a command with those of its `--config` file put before them.
-
-    What comes later on a command line wins, so the command line has the last word. Data come first:
-    a path in the file counts where the first argument is an option.
-    """
-    path = _config_path(arguments)
-    if path is None:
-        return arguments
-    settings = _read(path, {field.name for field in dataclasses.fields(command)} - {"config"})
-    data = settings.pop("data", None)
-    positional = [str(data)] if data is not None and arguments[0].startswith("-") else []
-    if not positional and arguments and not arguments[0].startswith("-"):
-        positional, arguments = arguments[:1], arguments[1:]
-    options = [part for name, value in settings.items() for part in _option(name, value)]
-    return [*positional, *options, *arguments]
+if TYPE_CHECKING:
+    from steincritic.cli.parsing import Option
 
 
-def _config_path(arguments: list[str]) -> Path | None:
-    for k, argument in enumerate(arguments):
-        if argument == "--config" and k + 1 < len(arguments):
-            return Path(arguments[k + 1])
-        if argument.startswith("--config="):
-            return Path(argument.removeprefix("--config="))
-    return None
+def arguments_from(path: Path, options: Mapping[str, "Option"], given: Container[str]) -> list[str]:
+    """The settings of a file as arguments, less those given on the command line, which has the last word."""
+    settings = _read(path, options)
+    parts = [_arguments(options[name], value) for name, value in settings.items() if name not in given]
+    return [argument for part in parts for argument in part]
 
 
-def _read(path: Path, known: set[str]) -> dict[str, Any]:
+def _read(path: Path, options: Mapping[str, "Option"]) -> dict[str, Any]:
     try:
         settings = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"no such settings file: {path}") from None
+    except OSError as error:
+        raise InputError(f"settings file {path} cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise FileFormatError(f"{path} is no TOML file: {error}") from None
-    settings = {name.replace("-", "_"): value for name, value in settings.items()}
-    unknown = [name for name in settings if name not in known]
-    if unknown:
-        raise InputError(f"{path} sets {unknown[0]!r}, which is none of {', '.join(sorted(known))}")
-    return settings
+    known = sorted(set(options) - {"config"})
+    for name in settings:
+        if name.replace("-", "_") not in known:
+            hint = did_you_mean(name, known) or f", which is none of {', '.join(known)}"
+            raise InputError(f"{path} sets {name!r}{hint}")
+    return {name.replace("-", "_"): value for name, value in settings.items()}
 
 
-def _option(name: str, value: Any) -> list[str]:
-    flag = name.replace("_", "-")
-    if isinstance(value, bool):
-        return [f"--{flag}" if value else f"--no-{flag}"]
-    if isinstance(value, list | dict):
-        raise InputError(f"{name} in the settings file must be one value, got {value!r}")
-    return [f"--{flag}", str(value)]
+def _arguments(option: "Option", value: Any) -> list[str]:
+    if isinstance(value, dict) or (isinstance(value, list) and not option.many):
+        raise InputError(f"{option.name} in the settings file must be one value, got {value!r}")
+    if option.kind is bool:
+        if not isinstance(value, bool):
+            raise InputError(f"{option.name} in the settings file must be true or false, got {value!r}")
+        return [option.shown if value else f"--no-{option.name.replace('_', '-')}"]
+    values = [str(one) for one in value] if isinstance(value, list) else [str(value)]
+    if option.positional:
+        return values
+    return [f"{option.shown}={one}" for one in values]

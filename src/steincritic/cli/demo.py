@@ -1,54 +1,70 @@
-"""demo: the same on an embedded problem."""
+"""demo: check a model on built-in data."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import torch
-from rich.console import Console
+from steincritic.cli.check import command_line, show, told, write_all
+from steincritic.cli.guard import FITS, described, print_json
+from steincritic.cli.options import AsJson, Common, TestOptions, prepare
+from steincritic.errors import InputError, check_count
 
-from steincritic.cli.check import command_line, print_diagnosis, write_all
-from steincritic.cli.options import FITS, Common, prepare
-from steincritic.data import problem
-from steincritic.diagnosis import diagnose
-from steincritic.errors import InputError
-from steincritic.models import GaussianMixture
-from steincritic.models.base import ScoreModel
-from steincritic.report.page import About
-from steincritic.rng import generator
-from steincritic.shapes import Points
+if TYPE_CHECKING:
+    from steincritic.models.base import ScoreModel
+    from steincritic.shapes import Points
 
 
 @dataclass(frozen=True, kw_only=True)
-class Demo(Common):
-    """Check a model on embedded data: a report for data it does not fit, and one for its own draws."""
+class Demo(Common, AsJson, TestOptions):
+    """Check a model on built-in data: one report for data that it does not fit, one for its own draws."""
 
     problem: Literal["mixture", "digits"] = "mixture"
-    """The paper's 2-D mixture, or scikit-learn's digits scored by a mixture fitted to half of them."""
-    out: Path = Path("out/demo")
-    """Folder for the results."""
+    """The paper's 2-D mixture, or scikit-learn's digits against a mixture fitted to half of them."""
     n: int = 300
-    """Points of the 2-D mixture."""
-    seed: int = 0
+    """Number of points from the 2-D mixture."""
+    out: Path = Path("out/demo")
+    """Folder for the reports."""
+
+    def check(self) -> None:
+        super().check()
+        check_count(self.n, name="n")
+        prepare(self.out)
 
     def __call__(self) -> int:
-        prepare(self.out)
+        from steincritic.data.points import scored
+        from steincritic.diagnosis import diagnose
+        from steincritic.report.page import About
+
         model, cases, image_shape = _digits() if self.problem == "digits" else _mixture(self.n)
-        method = "split" if self.problem == "digits" else "auto"
+        options = replace(self, test="split") if self.problem == "digits" and self.test is None else self
+        found = {}
         for name, title, x in cases:
-            diagnosis = diagnose(model, x, seed=self.seed, method=method)
+            test = options.run(model, scored(model, x))
+            diagnosis = diagnose(model, x, level=self.level, seed=self.seed, test=test)
             about = About(title=title, command=command_line(), config=asdict(self))
-            files = write_all(diagnosis, self.out / name, about=about, image_shape=image_shape)
-            print_diagnosis(diagnosis, title=title, files=files)
-        first = self.out / cases[0][0] / "report.html"
-        Console().print(f"Open {first} in a browser.", highlight=False)
+            content = described(diagnosis.to_dict(), command="demo", problem=self.problem, case=name)
+            files = write_all(diagnosis, self.out / name, content, about=about, image_shape=image_shape)
+            found[name] = diagnosis.to_dict() | {"files": [str(file) for file in files]}
+            if not self.json:
+                show(told(diagnosis), title=title, rejected=diagnosis.rejected, files=files)
+        self._end(found, first=self.out / cases[0][0] / "report.html")
         return FITS
 
+    def _end(self, found: dict[str, Any], *, first: Path) -> None:
+        if self.json:
+            print_json(described({"cases": found}, command="demo", problem=self.problem))
+            return
+        from steincritic.cli.printing import print_lines
 
-Cases = list[tuple[str, str, Points]]
+        print_lines(f"Open {first} in a browser.")
 
 
-def _mixture(n: int) -> tuple[ScoreModel, Cases, None]:
+Cases = list[tuple[str, str, "Points"]]
+
+
+def _mixture(n: int) -> tuple["ScoreModel", Cases, None]:
+    from steincritic.data import problem
+
     pair = problem("gm-2d")
     cases = [
         ("data", "Data from p: the model misses a correlation", pair.data.sample(n, seed=1)),
@@ -57,13 +73,18 @@ def _mixture(n: int) -> tuple[ScoreModel, Cases, None]:
     return pair.model, cases, None
 
 
-def _digits() -> tuple[ScoreModel, Cases, tuple[int, int]]:
+def _digits() -> tuple["ScoreModel", Cases, tuple[int, int]]:
     """Gray levels are whole numbers, so noise of one level makes them continuous."""
     try:
         from sklearn.datasets import load_digits
         from sklearn.mixture import GaussianMixture as Fitted
     except ImportError:
         raise InputError("the digits come with scikit-learn: pip install 'steincritic[sklearn]'") from None
+    import torch
+
+    from steincritic.models import GaussianMixture
+    from steincritic.rng import generator
+
     levels = torch.tensor(load_digits().data, dtype=torch.float64)
     x = levels + torch.rand(levels.shape, generator=generator(0, "digits"), dtype=torch.float64)
     x = x[torch.randperm(len(x), generator=generator(0, "order"))]

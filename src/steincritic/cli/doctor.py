@@ -1,48 +1,75 @@
 """doctor: is the model adapter right?"""
 
-import json
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from steincritic.cli.guard import FITS, REJECTED, described, print_json
+from steincritic.cli.options import (
+    AsJson,
+    Common,
+    Model,
+    OptionalCount,
+    OptionalPath,
+    Seeded,
+    check_data,
+    object_named,
+    prepare,
+    write_json,
+)
+from steincritic.errors import check_count
 
-from steincritic.cli.options import FITS, REJECTED, Common, object_named
-from steincritic.diagnosis.doctor.doctor import Checkup, examine
+if TYPE_CHECKING:
+    from steincritic.diagnosis.doctor.doctor import Checkup
 
 _MARKS = {"ok": ("✓", "green"), "doubtful": ("?", "yellow"), "failed": ("✗", "red"), "skipped": ("–", "dim")}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Doctor(Common):
-    """Check a model's score and sampler before a test is trusted. Exit code 0: nothing failed, 1: a check
-    failed, 2: error."""
+class Doctor(Common, AsJson, Seeded, Model):
+    """Check a model's score and sampler before you trust a test.
 
-    model: str
-    """package.module:attr, file.py:attr, FILE.safetensors or a built-in name such as gm-2d."""
-    data: Path | None = None
-    """Data that you will test: npy, npz, csv or parquet; needed where the model cannot be sampled."""
-    n: int | None = None
-    """Model draws to look at; by default up to 50,000, fewer for a slow model."""
-    seed: int = 0
-    json: bool = False
-    """Print one JSON object on standard output and nothing else."""
+    Exit code 0: nothing failed, 1: a check failed, 2: error.
+    """
+
+    data: OptionalPath = None
+    """Data that you will test: npy, npz, csv or parquet; needed if the model cannot be sampled."""
+    n: OptionalCount = None
+    """Number of model draws; by default up to 50,000, fewer for a slow model."""
+    out: OptionalPath = None
+    """Folder for checkup.json."""
+
+    def check(self) -> None:
+        super().check()
+        if self.n is not None:
+            check_count(self.n, name="n")
+        if self.data is not None:
+            check_data(self.data)
+        if self.out is not None:
+            prepare(self.out)
 
     def __call__(self) -> int:
+        from steincritic.diagnosis.doctor.doctor import examine
+
         checkup = examine(object_named(self.model), x=self.data, n=self.n, seed=self.seed)
+        about = {"model": self.model, "data": None if self.data is None else str(self.data)}
+        content = described(checkup.to_dict(), command="doctor", **about)
+        if self.out is not None:
+            write_json(self.out / "checkup.json", content)
         if self.json:
-            print(json.dumps(checkup.to_dict()))
+            print_json(content)
         else:
             _print(checkup, title=self.model)
         return FITS if checkup.ok else REJECTED
 
 
-def _print(checkup: Checkup, *, title: str) -> None:
-    table = Table("", "check", "found", title=Text(title))
+def _print(checkup: "Checkup", *, title: str) -> None:
+    from rich.text import Text
+
+    from steincritic.cli.printing import print_lines, print_table
+
+    rows = []
     for finding in checkup.checks:
         mark, color = _MARKS[finding.status]
-        table.add_row(Text(mark, style=color), Text(finding.name), Text(finding.detail))
-    console = Console()
-    console.print(table)
-    console.print(Text(checkup.summary().splitlines()[0]))
+        rows.append((Text(mark, style=color), finding.name, finding.detail))
+    print_table(("", "check", "found"), rows, title=title)
+    print_lines(checkup.summary().splitlines()[0])

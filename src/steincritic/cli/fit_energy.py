@@ -1,48 +1,41 @@
-"""fit-ebm: learn an energy model from data by its Stein discrepancy."""
+"""fit-energy: learn an energy model from data by its Stein discrepancy."""
 
-import json
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
-import torch
-import tyro
-from rich.console import Console
-from rich.panel import Panel
-from rich.text import Text
-from torch import Tensor
-
-from steincritic.cli.check import parse_shape
-from steincritic.cli.options import FITS, Common, Device, device_named, prepare
-from steincritic.data.tables import read_table
-from steincritic.errors import InputError, ModelError, check_choice, check_count
-from steincritic.files import write_atomically
-from steincritic.learning import (
-    FOR_PERCEPTRONS,
-    EnergyMLP,
-    FittedEnergy,
-    Learning,
-    check_rows,
-    first_machine,
-    fit_energy,
+from steincritic.cli.guard import FITS, described, print_json
+from steincritic.cli.options import (
+    AsJson,
+    Common,
+    Data,
+    OnDevice,
+    OptionalCount,
+    OptionalNumber,
+    OptionalText,
+    Seeded,
+    device_named,
+    parse_shape,
+    prepare,
+    write_json,
 )
-from steincritic.learning.fit import Observer
-from steincritic.learning.state import LearningCheckpoint
-from steincritic.models import GaussianBernoulliRBM
-from steincritic.models.base import SamplingModel
-from steincritic.models.saved import save_model
-from steincritic.report.page import check_shape
-from steincritic.report.samples import draw_samples
-from steincritic.training.progress import StepBar
-from steincritic.training.staging import Staged
-from steincritic_studies.record import plain
+from steincritic.errors import InputError, ModelError, check_count
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from steincritic.learning import EnergyMLP, FittedEnergy, Learning
+    from steincritic.models import GaussianBernoulliRBM
+    from steincritic.models.base import SamplingModel
+    from steincritic.training.progress import StepBar
 
 FILES = ("model.safetensors", "history.json", "samples.png")
 _STATE = "checkpoint.safetensors"
 _SHOWN = 500  # draws in the picture
 _SECONDS = 20.0  # between two checkpoints
-_DEFAULTS = Learning()
 _PASSED_ON = (
     "steps",
     "critic_steps",
@@ -57,74 +50,83 @@ _PASSED_ON = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class FitEbm(Common):
-    """Learn an energy model: a critic looks for what is wrong with the model, the model mends it.
+class FitEnergy(Common, AsJson, OnDevice, Seeded, Data):
+    """Learn an energy model: a critic looks for what is wrong with the model, the model corrects it.
 
     Exit code 0: learned, 2: error. Test the model on rows that it was not learned from.
     """
 
-    data: tyro.conf.Positional[Path]
-    """npy, npz, csv or parquet, one row a point."""
-    energy: str = "mlp"
-    """mlp: a Gaussian energy plus a perceptron; rbm: a Gaussian-Bernoulli restricted Boltzmann machine."""
-    hidden: str | None = None
-    """Widths of the perceptron's layers, by default 128x128, or number of hidden units, by default 100."""
     out: Path
     """Folder for model.safetensors, history.json, samples.png and the checkpoint."""
-    steps: int | None = None
-    """Of the model; by default 1200 (mlp) or 2000 (rbm)."""
-    critic_steps: int = _DEFAULTS.critic_steps
-    """Of the critic, before each step of the model."""
-    batch_size: int = _DEFAULTS.batch_size
-    learning_rate: float | None = None
-    """By default 0.003 (mlp) or 0.001 (rbm)."""
-    critic_learning_rate: float | None = None
-    """By default 0.005 (mlp) or 0.001 (rbm)."""
-    lam: float | None = None
-    """Weight of the critic's L2 penalty, to begin with; by default 3 (mlp) or 1 (rbm)."""
-    lam_floor: float | None = None
-    """Where a staged weight ends; without it the weight is fixed."""
+    energy: Literal["mlp", "rbm"] = "mlp"
+    """mlp: a Gaussian energy plus a perceptron; rbm: a Gaussian-Bernoulli restricted Boltzmann machine."""
+    hidden: OptionalText = None
+    """Widths of the mlp's layers, by default 128x128; number of the rbm's hidden units, by default 100."""
+    steps: OptionalCount = None
+    """Steps of the model; by default 1200 (mlp) or 2000 (rbm)."""
+    critic_steps: OptionalCount = None
+    """Steps of the critic before each step of the model; by default 5."""
+    batch_size: OptionalCount = None
+    """Rows per step; by default 256."""
+    learning_rate: OptionalNumber = None
+    """Of the model; by default 0.003 (mlp) or 0.001 (rbm)."""
+    critic_learning_rate: OptionalNumber = None
+    """Of the critic; by default 0.005 (mlp) or 0.001 (rbm)."""
+    lam: OptionalNumber = None
+    """First weight of the critic's L2 penalty; by default 3 (mlp) or 1 (rbm)."""
+    lam_floor: OptionalNumber = None
+    """Last weight, if it is staged; without this option the weight is fixed."""
     lam_decay: float = 0.85
-    """Factor of a staged weight at each stage."""
-    lam_every: int | None = None
-    """Steps of the model in a stage; one pass over the data by default."""
-    weight_decay: float | None = None
+    """Factor of a staged weight per stage."""
+    lam_every: OptionalCount = None
+    """Steps of the model per stage; by default one pass over the data."""
+    weight_decay: OptionalNumber = None
     """Of the model; by default 0.1 (mlp) or 0 (rbm)."""
-    critic_weight_decay: float = 0.0
-    """Keeps the critic from learning few rows by heart; 0.1, say."""
-    held_out: float = _DEFAULTS.held_out
-    """Share of the rows that is only measured on."""
-    log_every: int = _DEFAULTS.log_every
-    """Steps between two rows of the history and two checkpoints."""
+    critic_weight_decay: OptionalNumber = None
+    """Of the critic; by default 0. A value such as 0.1 keeps it from learning few rows by heart."""
+    held_out: OptionalNumber = None
+    """Share of the rows that is only measured on; by default 0.1."""
+    log_every: OptionalCount = None
+    """Steps between two rows of the history and two checkpoints; by default 50."""
     pictures: int = 4
-    """How often samples are drawn to be watched, the end included."""
-    image_shape: str | None = None
+    """How often the picture of samples is drawn, the end included."""
+    image_shape: OptionalText = None
     """Rows are images of this size, for example 28x28."""
     drop_nan: bool = False
     """Leave out rows with NaN or infinite values."""
-    device: Device = "auto"
-    seed: int = 0
     resume: bool = False
-    """Go on from the checkpoint in the folder; the result is that of a run without a break."""
+    """Continue from the checkpoint in the folder; the result is that of a run without a break."""
     overwrite: bool = False
     """Replace what an earlier run left in the folder."""
 
+    def check(self) -> None:
+        super().check()
+        for name in ("steps", "critic_steps", "batch_size", "lam_every", "log_every", "pictures"):
+            if getattr(self, name) is not None:
+                check_count(getattr(self, name), name=name)
+        parse_shape(self.image_shape)
+        self._hidden()
+        self._check_folder()
+
     def __call__(self) -> int:
-        check_choice(self.energy, name="energy", choices=("mlp", "rbm"))
-        check_count(self.pictures, name="pictures")
+        from steincritic.learning import check_rows
+        from steincritic.report.page import check_shape
+        from steincritic.report.samples import draw_samples
+
         config, shape = self._config(), parse_shape(self.image_shape)
         x = self._rows()
         check_shape(shape, x.shape[1])
         check_rows(x, config)
         start = self._start(x)
-        self._claim_folder()
+        if not self.resume:
+            (self.out / _STATE).unlink(missing_ok=True)  # the others are replaced when there is something new
 
-        def draw(model: SamplingModel) -> None:
+        def draw(model: "SamplingModel") -> None:
             draws = model.sample(_SHOWN, seed=self.seed)
             draw_samples(x, draws, self.out / "samples.png", image_shape=shape)
 
-        def watch(step: int, model: SamplingModel) -> None:
-            if step + 1 < config.steps and self._is_due(step + 1, config.steps):
+        def watch(step: int, model: "SamplingModel") -> None:
+            if step + 1 < config.steps and self._is_due(step + 1, config):
                 with suppress(ModelError):  # what is half learned may not be fit to be drawn from
                     draw(model)
 
@@ -135,8 +137,16 @@ class FitEbm(Common):
         return FITS
 
     def _learned(
-        self, start: EnergyMLP | GaussianBernoulliRBM, x: Tensor, config: Learning, watch: Observer
-    ) -> FittedEnergy:
+        self,
+        start: "EnergyMLP | GaussianBernoulliRBM",
+        x: "Tensor",
+        config: "Learning",
+        watch: "Callable[[int, SamplingModel], None]",
+    ) -> "FittedEnergy":
+        from steincritic.learning import fit_energy
+        from steincritic.learning.state import LearningCheckpoint
+        from steincritic.training.progress import StepBar
+
         state = self.out / _STATE
         try:
             with StepBar("learning", config.steps) as bar:
@@ -152,7 +162,10 @@ class FitEbm(Common):
         except KeyboardInterrupt:
             raise KeyboardInterrupt("go on with --resume" if state.exists() else "") from None
 
-    def _config(self) -> Learning:
+    def _config(self) -> "Learning":
+        from steincritic.learning import FOR_PERCEPTRONS, Learning
+        from steincritic.training.staging import Staged
+
         usual = FOR_PERCEPTRONS if self.energy == "mlp" else Learning()
         lam = usual.staging.begin().lam if self.lam is None else self.lam
         floor, decay = (lam, 1.0) if self.lam_floor is None else (self.lam_floor, self.lam_decay)
@@ -160,19 +173,28 @@ class FitEbm(Common):
         staging = Staged(initial=lam, floor=floor, decay=decay, every=self.lam_every)
         return replace(usual, staging=staging, **chosen)
 
-    def _rows(self) -> Tensor:
+    def _rows(self) -> "Tensor":
+        import torch
+
+        from steincritic.data.tables import read_table
+
         x = torch.as_tensor(read_table(self.data, drop_nan=self.drop_nan).x)
         return x.to(device_named(self.device))
 
-    def _start(self, x: Tensor) -> EnergyMLP | GaussianBernoulliRBM:
-        if self.energy == "mlp":
-            return EnergyMLP(hidden=_widths(self.hidden or "128x128"))
-        (units, *more) = _widths(self.hidden or "100")
-        if more:
-            raise InputError(f"a machine has one layer of hidden units, got {self.hidden!r}")
-        return first_machine(x, units, seed=self.seed)
+    def _start(self, x: "Tensor") -> "EnergyMLP | GaussianBernoulliRBM":
+        from steincritic.learning import EnergyMLP, first_machine
 
-    def _claim_folder(self) -> None:
+        if self.energy == "mlp":
+            return EnergyMLP(hidden=self._hidden())
+        return first_machine(x, self._hidden()[0], seed=self.seed)
+
+    def _hidden(self) -> tuple[int, ...]:
+        widths = _widths(self.hidden or ("128x128" if self.energy == "mlp" else "100"))
+        if self.energy == "rbm" and len(widths) > 1:
+            raise InputError(f"a machine has one layer of hidden units, got {self.hidden!r}")
+        return widths
+
+    def _check_folder(self) -> None:
         """The folder can be written, and no earlier run would be lost."""
         prepare(self.out)
         if self.resume:
@@ -185,48 +207,60 @@ class FitEbm(Common):
                 f"{self.out} holds {there[0]} already; go on with --resume, choose another --out, or pass "
                 "--overwrite"
             )
-        (self.out / _STATE).unlink(missing_ok=True)  # the others are replaced when there is something new
 
-    def _is_due(self, done: int, steps: int) -> bool:
+    def _is_due(self, done: int, config: "Learning") -> bool:
         """Is this the first look after another part of the steps?"""
-        before = max(0, done - self.log_every)
-        return done * self.pictures // steps > before * self.pictures // steps
+        before = max(0, done - config.log_every)
+        return done * self.pictures // config.steps > before * self.pictures // config.steps
 
-    def _write(self, fitted: FittedEnergy, config: Learning) -> None:
+    def _write(self, fitted: "FittedEnergy", config: "Learning") -> None:
+        from steincritic.models.saved import save_model
+
         save_model(fitted.model, self.out / "model.safetensors")
         content = {
-            "command": "fit-ebm",
+            "command": "fit-energy",
             "energy": self.energy,
             "seed": self.seed,
             "learning": asdict(config),
-            "history": dict(fitted.history),
+            "history": _numbers(fitted),
         }
-        write_atomically(self.out / "history.json", (json.dumps(plain(content), indent=1) + "\n").encode())
+        write_json(self.out / "history.json", content)
 
-    def _show(self, fitted: FittedEnergy) -> None:
-        files = [str(self.out / name) for name in FILES]
-        console = Console()
-        console.print(Panel(Text(_verdict(fitted)), title=Text(str(self.data)), expand=False))
-        console.print("Files:", *files, sep="\n  ", markup=False, highlight=False)
-        console.print(
-            f"Test it on other rows: steincritic check OTHER_ROWS --model {files[0]}",
-            markup=False,
-            highlight=False,
-        )
+    def _show(self, fitted: "FittedEnergy") -> None:
+        files = [self.out / name for name in FILES]
+        if self.json:
+            about = {"energy": self.energy, "data": str(self.data), "seed": self.seed}
+            last = {name: values[-1] for name, values in _numbers(fitted).items()}
+            content = {"last": last, "files": [str(file) for file in files]}
+            print_json(described(content, command="fit-energy", **about))
+            return
+        from steincritic.cli.printing import print_files, print_lines, print_panel
+
+        print_panel([_verdict(fitted)], title=str(self.data))
+        print_files(files)
+        print_lines(f"Test it on other rows: steincritic check OTHER_ROWS --model {files[0]}")
+
+
+def _numbers(fitted: "FittedEnergy") -> dict[str, list[float | None]]:
+    """The history as JSON has it: seven digits, null for what is not finite."""
+    return {
+        name: [float(f"{value:.7g}") if math.isfinite(value) else None for value in values.tolist()]
+        for name, values in fitted.history.items()
+    }
 
 
 class _Advance:
     """Moves a bar to the step that learning has come to."""
 
-    def __init__(self, bar: StepBar) -> None:
+    def __init__(self, bar: "StepBar") -> None:
         self._bar, self._done = bar, 0
 
-    def __call__(self, epoch: int, epochs: int, row: Mapping[str, Tensor]) -> None:
+    def __call__(self, epoch: int, epochs: int, row: Mapping[str, "Tensor"]) -> None:
         self._bar.advance(epoch + 1 - self._done)
         self._done = epoch + 1
 
 
-def _verdict(fitted: FittedEnergy) -> str:
+def _verdict(fitted: "FittedEnergy") -> str:
     history = fitted.history
     name = "fisher_held_out" if "fisher_held_out" in history else "fisher"
     first, last = float(history[name][0]), float(history[name][-1])

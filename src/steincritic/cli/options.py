@@ -1,70 +1,194 @@
-"""What the commands share: exit codes, the model's name, the verdict panel, errors in one line."""
+"""The options that commands share, each defined once, and what they mean in Python.
 
-import sys
-import traceback
-from collections.abc import Callable
+A command inherits the options it has. Fields come in the order of the bases, the last one first. `check`
+of every class refuses what can be seen to be wrong without torch, which only the functions import.
+"""
+
+import json
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-import torch
 import tyro
-from rich.console import Console
-from rich.panel import Panel
-from rich.text import Text
 
-from steincritic.data import problem
-from steincritic.data.problems import PROBLEM_NAMES
-from steincritic.errors import DivergedError, InputError
-from steincritic.gof import GofResult
-from steincritic.models.base import ScoreModel, as_model
-from steincritic.models.spec import load_object
-from steincritic.training.progress import take_down
+from steincritic.cli.guard import FITS
+from steincritic.errors import InputError, check_choice, check_count, check_level
 
-FITS, REJECTED, ERROR = 0, 1, 2
-Device = Annotated[str, tyro.conf.arg(help="cpu, cuda, or auto: a GPU where there is one")]
+if TYPE_CHECKING:
+    import torch
+
+    from steincritic.data.points import ScoredPoints
+    from steincritic.gof import GofResult
+    from steincritic.models.base import ScoreModel
+
+__all__ = ["FITS", "Common", "Device", "device_named", "prepare"]  # FITS is here for those who have the rest
+
+Device = Annotated[str, tyro.conf.arg(help="cpu, cuda, or auto: a GPU where there is one.")]
+Engine = Literal["serial", "local", "dask"]
+DataPath = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DATA")]
+OptionalText = Annotated[str | None, tyro.conf.arg(metavar="TEXT", help_behavior_hint="")]
+OptionalPath = Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="")]
+OptionalCount = Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")]
+OptionalNumber = Annotated[float | None, tyro.conf.arg(metavar="FLOAT", help_behavior_hint="")]
+
+TESTS = ("crossfit", "split", "ksd", "ksdagg", "fssd")
+_STDIN = "-"
+_TABLES = (".npy", ".npz", ".csv", ".parquet")
+
+
+class Options:
+    """The end of every chain of checks."""
+
+    def check(self) -> None:
+        """Refuse what can be seen to be wrong without torch."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Common:
+class Common(Options):
+    quiet: bool = False
+    """Print nothing but errors, and the object of --json; the exit code tells the verdict."""
+    config: OptionalPath = None
+    """TOML file with options by the same names; the command line has the last word."""
     traceback: bool = False
     """Show where an error arose instead of one line."""
 
 
-def guarded(command: Callable[[], int], *, show_traceback: bool = False) -> int:
-    """Run, and turn what is the user's to mend into one line; exit code 2 whatever goes wrong.
-
-    Python's own exit code for an exception is 1, which would pass for a rejected model.
-    """
-    try:
-        return command()
-    except KeyboardInterrupt as interrupt:
-        take_down()
-        way_on = str(interrupt) or "nothing half-written is left behind"
-        print(f"steincritic: interrupted; {way_on}", file=sys.stderr)
-        return 130
-    except Exception as error:
-        take_down()
-        if show_traceback or not isinstance(error, USERS):
-            traceback.print_exc()
-        else:
-            print(f"steincritic: {' '.join(str(error).split())}", file=sys.stderr)
-        return ERROR
+@dataclass(frozen=True, kw_only=True)
+class AsJson(Options):
+    json: bool = False
+    """Print one JSON object on standard output and nothing else."""
 
 
-USERS = (InputError, DivergedError, OSError, torch.OutOfMemoryError)  # theirs to mend
+@dataclass(frozen=True, kw_only=True)
+class Data(Options):
+    data: DataPath
+    """npy, npz, csv or parquet file, one point per row."""
+
+    takes_stdin: ClassVar[bool] = False
+
+    def check(self) -> None:
+        super().check()
+        if not (self.takes_stdin and str(self.data) == _STDIN):
+            check_data(self.data)
 
 
-def model_named(spec: str) -> ScoreModel:
+@dataclass(frozen=True, kw_only=True)
+class Model(Options):
+    model: str
+    """package.module:attr, file.py:attr, FILE.safetensors or a built-in name such as gm-2d."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seeded(Options):
+    seed: int = 0
+    """Decides every random choice."""
+
+    def check(self) -> None:
+        super().check()
+        check_count(self.seed, name="seed", least=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnDevice(Options):
+    device: Device = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestOptions(OnDevice, Seeded):
+    """Which test, and its settings: all that the command line knows about tests is here."""
+
+    __test__: ClassVar[bool] = False  # not one for pytest
+
+    test: OptionalText = None
+    """crossfit, split, ksd, ksdagg or fssd; by default the program decides and says why."""
+    level: float = 0.05
+    """Accepted probability of a false alarm."""
+    draws: OptionalCount = None
+    """Number of null draws B; by default that of the test."""
+    cache: bool = True
+    """Keep null runs of the crossfit test on disk and use them again."""
+    engine: Engine = "serial"
+    """Where null runs are computed: serial (this process), local (processes) or dask."""
+    address: OptionalText = None
+    """Address of a Dask scheduler; without it a cluster is started on this machine."""
+
+    tests: ClassVar[tuple[str, ...]] = TESTS
+
+    def check(self) -> None:
+        super().check()
+        check_level(self.level)
+        if self.test is not None:
+            check_choice(self.test, name="test", choices=self.tests)
+        if self.draws is not None:
+            check_count(self.draws, name="draws")
+        if self.address is not None and self.engine != "dask":
+            raise InputError(f"--address is for --engine dask, got --engine {self.engine}")
+        if self.engine != "serial":
+            raise InputError(f"null runs are serial only so far, got --engine {self.engine}")
+
+    def run(self, model: "ScoreModel", points: "ScoredPoints") -> "GofResult":
+        """Test the model on the points, with these settings."""
+        from dataclasses import replace
+
+        from steincritic import gof
+        from steincritic.gof.choose import choose_method
+
+        name, reason = self.test, ""
+        if name is None:
+            name, reason = choose_method(model, points)
+        options: dict[str, Any] = {"config": self._settings(name)}
+        if self.device != "auto":
+            device = device_named(self.device)
+            points = points.to(device=device)
+            if name == "crossfit":  # the others stay where the points are
+                options["device"] = device
+        result = gof.gof_test(model, points, name, self.level, self.seed, **options)
+        return replace(result, notes=(f"Method {name}: {reason}.", *result.notes)) if reason else result
+
+    def for_each(self) -> Any:
+        """The same for functions that test several models themselves."""
+        if self.test == "none":
+            return None
+        if self.test is None:
+            if self.draws is not None or not self.cache:
+                raise InputError("--draws and --no-cache set up one test: name it with --test")
+            return "auto"
+        return self._settings(self.test)
+
+    def _settings(self, name: str) -> Any:
+        from steincritic import gof
+
+        kinds = {
+            "crossfit": gof.CrossFit,
+            "split": gof.Split,
+            "ksd": gof.Ksd,
+            "ksdagg": gof.KsdAgg,
+            "fssd": gof.Fssd,
+        }
+        chosen: dict[str, Any] = {} if self.draws is None else {"draws": self.draws}
+        if name == "crossfit":
+            chosen["cache"] = self.cache
+        return kinds[name](**chosen)
+
+
+def model_named(spec: str) -> "ScoreModel":
+    from steincritic.models.base import as_model
+
     return as_model(object_named(spec))
 
 
 def object_named(spec: str) -> Any:
     """What is named, before it is made a model: what `as_model` refuses can still be examined."""
+    from steincritic.data.problems import PROBLEM_NAMES, problem
+    from steincritic.models.spec import load_object
+
     return problem(spec).model if spec in PROBLEM_NAMES else load_object(spec)
 
 
-def device_named(name: str) -> torch.device:
+def device_named(name: str) -> "torch.device":
+    import torch
+
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -83,6 +207,41 @@ def prepare(folder: Path) -> None:
         raise InputError(f"cannot write {folder}: {error.strerror}") from None
 
 
-def print_verdict(result: GofResult, *, title: str) -> None:
-    color = "red" if result.rejected else "green"
-    Console().print(Panel(Text(result.summary()), title=Text(title), border_style=color, expand=False))
+def check_writable(path: Path) -> None:
+    """No file stands where the path needs a folder."""
+    for parent in path.parents:
+        if parent.exists() and not parent.is_dir():
+            raise InputError(f"cannot write {path}: {parent} is not a folder")
+
+
+def check_data(path: Path) -> None:
+    """There is such a file. What is in it is seen when it is read."""
+    if path.is_file():
+        return
+    if path.is_dir():
+        raise InputError(f"no such data file: {path} is a folder; name a file in it")
+    if not path.parent.is_dir():
+        raise InputError(f"no such data file: {path}; there is no folder {path.parent}")
+    names = [p.name for p in path.parent.iterdir() if p.suffix.lower() in _TABLES]
+    near = [n for n in names if Path(n).stem == path.stem] or get_close_matches(path.name, names)
+    raise InputError(f"no such data file: {path}" + (f"; did you mean {', '.join(near)}?" if near else ""))
+
+
+def parse_shape(text: str | None) -> tuple[int, ...] | None:
+    """28x28 as (28, 28)."""
+    if text is None:
+        return None
+    parts = text.lower().split("x")
+    if len(parts) not in (2, 3) or not all(part.isdigit() and int(part) > 0 for part in parts):
+        raise InputError(f"image-shape is height x width, for example 28x28, or 32x32x3; got {text!r}")
+    return tuple(map(int, parts))
+
+
+def dropped_line(count: int) -> list[str]:
+    return [f"{count} rows with NaN or infinite values were left out."] if count else []
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    from steincritic.files import write_atomically
+
+    write_atomically(path, (json.dumps(content, indent=1) + "\n").encode())

@@ -1,50 +1,58 @@
-"""reproduce: the experiments of the paper and ours."""
+"""reproduce: a study of the paper or of the library, run or drawn again from its record.
+
+Studies are found by entry points, so this file knows none of them, and other packages can bring theirs.
+"""
 
 from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, Protocol, cast
 
 import tyro
-from rich.console import Console
-from rich.markdown import Markdown
 
 from steincritic.cli.options import FITS, Common, Device, device_named, prepare
-from steincritic.engine import EngineName
 from steincritic.errors import InputError
-from steincritic.training.progress import ProgressBar
-from steincritic_studies.pages import PAGES, present
-from steincritic_studies.record import Record
-from steincritic_studies.registry import EXPERIMENTS, Context
 
-Name = Literal[
-    "gm-1d",
-    "gm-2d",
-    "gm-10d",
-    "gm-25d",
-    "adaptive",
-    "ksd-50d",
-    "ksd-50d-easy",
-    "ksd-bandwidth",
-    "splits",
-    "rbm-benchmark",
-    "calibration",
-    "streams",
-    "planted-faults",
-    "lazy-training",
-    "posterior-checks",
-    "image-models",
-    "small-images",
-    "learn-ebm",
-    "auto-staging",
-    "mnist",
-]
+if TYPE_CHECKING:
+    import torch
+
+GROUP = "steincritic.studies"
+Engine = Literal["serial", "local", "dask"]
+
+
+class Reproduced(Protocol):
+    """What a study leaves: a table in Markdown, and files."""
+
+    @property
+    def table(self) -> str: ...
+    @property
+    def files(self) -> list[Path]: ...
+
+
+class Study(Protocol):
+    """What an entry point of the group gives."""
+
+    def reproduce(
+        self,
+        folder: Path,
+        *,
+        tiny: bool,
+        device: "torch.device",
+        seed: int,
+        resume: Path | None,
+        engine: Engine,
+        address: str | None,
+        redraw: bool,
+    ) -> Reproduced: ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduce(Common):
-    """Run an experiment of the paper: record, table beside the paper's numbers, figures."""
+    """Run a study of the paper: record, table beside the paper's numbers, figures."""
 
-    name: tyro.conf.Positional[Name]
+    name: tyro.conf.Positional[str]
+    """Of an installed study, for example gm-2d; an unknown name lists them all."""
     tiny: bool = False
     """A run of seconds that shows the machinery, not the numbers."""
     device: Device = "auto"
@@ -53,7 +61,7 @@ class Reproduce(Common):
     """Folder for record, table and figures; results/NAME by default (out/NAME when tiny)."""
     resume: Path | None = None
     """Checkpoint file: kept up to date while training, continued from if it is there."""
-    engine: EngineName = "serial"
+    engine: Engine = "serial"
     """Where the jobs of a sweep run: serial (this process, right for a GPU), local (processes) or dask."""
     address: str | None = None
     """Of a Dask scheduler; without it a cluster is started on this machine."""
@@ -61,25 +69,39 @@ class Reproduce(Common):
     """Draw table and figures again from the record in the folder, without running anything."""
 
     def __call__(self) -> int:
+        from rich.console import Console
+        from rich.markdown import Markdown
+
+        study = study_named(self.name)
         folder = self.out or Path("out" if self.tiny else "results") / self.name
-        path = folder / "record.json"
         if not self.redraw:
             prepare(folder)
-            context = Context(
-                device=device_named(self.device),
-                seed=self.seed,
-                callbacks=[ProgressBar(f"training, {self.name}")],
-                checkpoint=self.resume,
-                jobs=folder / "jobs",
-                engine=self.engine,
-                address=self.address,
-            )
-            EXPERIMENTS[self.name].record(context, tiny=self.tiny).save(path)
-        record = Record.load(path)
-        if record.name != self.name:
-            raise InputError(f"{path} is a record of {record.name!r}, not of {self.name!r}")
-        files = present(record, folder)
+        found = study.reproduce(
+            folder,
+            tiny=self.tiny,
+            device=device_named("cpu" if self.redraw else self.device),
+            seed=self.seed,
+            resume=self.resume,
+            engine=self.engine,
+            address=self.address,
+            redraw=self.redraw,
+        )
         console = Console()
-        console.print(Markdown(PAGES[self.name].table(record)))
-        console.print("Files:", *(str(file) for file in (path, *files)), sep="\n  ")
+        console.print(Markdown(found.table))
+        console.print("Files:", *(str(file) for file in found.files), sep="\n  ")
         return FITS
+
+
+def study_named(name: str) -> Study:
+    """The study that an installed package registers under this name."""
+    known = {point.name: point for point in entry_points(group=GROUP)}
+    if not known:
+        raise InputError(
+            "no studies are installed: they are found by the entry points of an installed package, so pip "
+            "install steincritic (in a source tree: pip install -e .)"
+        )
+    if name not in known:
+        close = get_close_matches(name, known, n=1)
+        hint = f" (did you mean {close[0]}?)" if close else ""
+        raise InputError(f"no study {name!r}{hint}; the studies are {', '.join(sorted(known))}")
+    return cast(Study, known[name].load())

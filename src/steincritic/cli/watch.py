@@ -1,57 +1,77 @@
 """watch: monitor rows as they come, and stop when they cannot be draws of the model."""
 
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-import torch
-import tyro
+from steincritic.cli.guard import FITS, REJECTED, print_json
+from steincritic.cli.options import (
+    AsJson,
+    Common,
+    Data,
+    DataPath,
+    Model,
+    OptionalCount,
+    OptionalNumber,
+    OptionalPath,
+    model_named,
+)
+from steincritic.errors import InputError, check_count, check_level
 
-from steincritic.cli.options import FITS, REJECTED, Common, model_named
-from steincritic.data.points import score_points
-from steincritic.data.stream import STDIN, check_rows
-from steincritic.data.tail import TailReader
-from steincritic.errors import InputError, check_count
-from steincritic.gof.sequential import MonitorState, load_state, monitor
-from steincritic.models.base import ScoreModel
+if TYPE_CHECKING:
+    import numpy as np
+
+    from steincritic.data.tail import TailReader
+    from steincritic.gof.sequential import MonitorState
+    from steincritic.models.base import ScoreModel
 
 _COMPARED = 100  # points of the past whose score shows that the model is the same
 _LOG_MOST = 700.0  # exp of more is no float
 
 
 @dataclass(frozen=True, kw_only=True)
-class Watch(Common):
-    """Monitor rows of csv text as they come. Exit code 0: end, not rejected, 1: rejected (at once), 2: error.
+class Watch(Common, AsJson, Model, Data):
+    """Test rows of csv text as they arrive, batch by batch.
 
-    The verdict may be read after every batch: the level bounds the chance of ever raising a false alarm.
+    Exit code 0: the rows ended and the model is not rejected, 1: rejected (at once), 2: error. The model must
+    have a sampler. You may read the verdict after every batch: the level bounds the probability of ever
+    raising a false alarm.
     """
 
-    data: tyro.conf.Positional[Path]
-    """csv file, one row a point; - for standard input."""
-    model: str
-    """package.module:attr, file.py:attr, FILE.safetensors or a built-in name. It must have a sampler."""
+    data: DataPath
+    """csv file, one point per row; - for standard input."""
     batch: int = 100
     """Rows that are looked at together; the last batch may be smaller."""
-    level: float | None = None
-    """0.05, or that of the state."""
-    seed: int | None = None
-    """0, or that of the state."""
-    state: Path | None = None
-    """File that keeps the state after every batch. If it is there the watch goes on from it: the rows that it
-    has seen are skipped in a file; standard input is taken to bring new ones."""
+    level: OptionalNumber = None
+    """Accepted probability of a false alarm; by default 0.05, or that of the state."""
+    seed: OptionalCount = None
+    """Decides every random choice; by default 0, or that of the state."""
+    state: OptionalPath = None
+    """File that keeps the state after every batch. If it exists, the watch continues from it: in a file, rows
+    that were seen are skipped; from standard input, all rows are taken as new."""
     follow: bool = False
     """Wait for more rows at the end of the file."""
-    idle: float | None = None
-    """Stop waiting after so many seconds without a new row."""
+    idle: OptionalNumber = None
+    """Stop waiting after this many seconds without a new row."""
     json: bool = False
-    """Print one JSON object a batch on standard output and nothing else."""
+    """Print one JSON object per batch on standard output and nothing else."""
+
+    takes_stdin: ClassVar[bool] = True
+
+    def check(self) -> None:
+        super().check()
+        check_count(self.batch, name="batch")
+        if self.level is not None:
+            check_level(self.level)
+        if self.seed is not None:
+            check_count(self.seed, name="seed", least=0)
 
     def __call__(self) -> int:
-        check_count(self.batch, name="batch")
+        from steincritic.data.stream import check_rows
+        from steincritic.data.tail import TailReader
+        from steincritic.gof.sequential import load_state, monitor
+
         model = model_named(self.model)
         state = load_state(self.state) if self.state is not None and self.state.exists() else None
         reader = TailReader(self.data, follow=self.follow, idle=self.idle)
@@ -73,8 +93,15 @@ class Watch(Common):
             print(verdict(state), flush=True)
         return REJECTED if state.rejected else FITS
 
-    def _resume(self, reader: TailReader, state: MonitorState, model: ScoreModel) -> None:
+    def _resume(self, reader: "TailReader", state: "MonitorState", model: "ScoreModel") -> None:
         """Bring the reader to the first row that the state has not seen, if these rows are those it saw."""
+        import numpy as np
+        import torch
+
+        from steincritic.data.points import score_points
+        from steincritic.data.stream import STDIN
+        from steincritic.data.tail import TailReader
+
         past = state.past
         if past is None:
             return
@@ -93,16 +120,19 @@ class Watch(Common):
             )
         reader.take(len(past))
 
-    def _print(self, state: MonitorState) -> None:
-        print(json.dumps(standing(state)) if self.json else line(state), flush=True)
+    def _print(self, state: "MonitorState") -> None:
+        if self.json:
+            print_json(standing(state))
+        else:
+            print(line(state), flush=True)
 
 
-def batches(reader: TailReader, size: int) -> Iterator[np.ndarray]:
+def batches(reader: "TailReader", size: int) -> Iterator["np.ndarray"]:
     while len(rows := reader.take(size)):
         yield rows
 
 
-def standing(state: MonitorState) -> dict[str, Any]:
+def standing(state: "MonitorState") -> dict[str, Any]:
     """Where the stream stands, in plain values."""
     return {
         "points": state.points,
@@ -116,18 +146,18 @@ def standing(state: MonitorState) -> dict[str, Any]:
     }
 
 
-def line(state: MonitorState) -> str:
+def line(state: "MonitorState") -> str:
     return (
         f"{state.points:9d} points   wealth {wealth(state):10.4g} of {1 / state.level:g}   "
         f"p {state.pvalue:.3g}"
     )
 
 
-def verdict(state: MonitorState) -> str:
+def verdict(state: "MonitorState") -> str:
     if state.rejected:
         return f"Rejected at point {state.rejected_at}: the rows do not look like draws from the model."
     return f"Not rejected at level {state.level:g} after {state.points} points."
 
 
-def wealth(state: MonitorState) -> float:
+def wealth(state: "MonitorState") -> float:
     return math.exp(min(state.log_wealth, _LOG_MOST))

@@ -1,64 +1,86 @@
-"""score: the witness of new data under a saved critic, for tables of any size."""
+"""witness: the witness of new data under a saved critic, for tables of any size."""
 
-import json
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-import torch
-import tyro
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from steincritic.cli.guard import FITS, described, print_json
+from steincritic.cli.options import (
+    AsJson,
+    Common,
+    Data,
+    DataPath,
+    Model,
+    OptionalPath,
+    Options,
+    check_writable,
+    model_named,
+)
+from steincritic.errors import InputError, check_count
 
-from steincritic.cli.options import FITS, Common, model_named
-from steincritic.data.points import score_points
-from steincritic.data.stream import STDIN, Chunk, bad_rows, estimated_rows, read_chunks
-from steincritic.errors import InputError
-from steincritic.files import atomic_file
-from steincritic.models.base import ScoreModel, dimension
-from steincritic.training.critic import Critic, load_critic
-from steincritic.training.progress import StepBar
+if TYPE_CHECKING:
+    import numpy as np
+
+    from steincritic.data.stream import Chunk
+    from steincritic.models.base import ScoreModel
+    from steincritic.training.critic import Critic
 
 _PIECE = 8192  # rows whose layers stay in a processor's cache
 _LARGEST = 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class Score(Common):
-    """Score new data by a saved critic: one witness value a row, large where the model fails.
+class _CriticFile(Options):
+    critic: Path
+    """A critic as check or Critic.save writes it."""
+
+    def check(self) -> None:
+        super().check()
+        if not self.critic.is_file():
+            raise InputError(f"no such file: {self.critic}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Witness(Common, AsJson, _CriticFile, Model, Data):
+    """Apply a saved critic to new data: one witness value per row, large where the model fails.
 
     Data of any size are read and written in chunks. On draws of the model the witness has mean zero.
     """
 
-    data: tyro.conf.Positional[Path]
-    """npy, npz, csv or parquet, one row a point; - for csv on standard input."""
-    critic: Path
-    """A critic as Critic.save writes it."""
-    model: str
-    """package.module:attr, file.py:attr, FILE.safetensors or a built-in name such as gm-2d."""
-    out: Path | None = None
+    data: DataPath
+    """npy, npz, csv or parquet file, one point per row; - for csv on standard input."""
+    out: OptionalPath = None
     """csv file for row,witness; rows are numbered from 0."""
     chunk: int = 100_000
-    """Rows held at a time."""
+    """Rows held in memory at a time."""
     drop_nan: bool = False
     """Leave out rows with NaN or infinite values instead of stopping there."""
-    json: bool = False
-    """Print one JSON object on standard output and nothing else."""
 
-    def __call__(self) -> int:
+    takes_stdin: ClassVar[bool] = True
+
+    def check(self) -> None:
+        super().check()
+        check_count(self.chunk, name="chunk")
         if self.out is not None and self.out.resolve() == self.data.resolve():
             raise InputError(f"--out {self.out} is the data; name another file")
+        if self.out is not None:
+            check_writable(self.out)
+
+    def __call__(self) -> int:
+        from steincritic.data.stream import estimated_rows, read_chunks
+        from steincritic.files import atomic_file
+        from steincritic.training.critic import load_critic
+        from steincritic.training.progress import StepBar
+
         model = model_named(self.model)
         critic = load_critic(self.critic, model)
         chunks = read_chunks(self.data, rows=self.chunk, drop_nan=self.drop_nan)
         summary = Summary()
         with (
-            StepBar("scoring rows", estimated_rows(self.data)) as bar,
+            StepBar("rows", estimated_rows(self.data)) as bar,
             nullcontext() if self.out is None else atomic_file(self.out) as file,
         ):
             if file is not None:
@@ -71,24 +93,27 @@ class Score(Common):
         if summary.rows == 0:
             raise InputError(f"no row of {self.data} is free of NaN and infinite values")
         if self.json:
-            print(json.dumps(summary.to_dict()))
+            about = {"model": self.model, "critic": str(self.critic), "data": str(self.data)}
+            print_json(described(summary.to_dict(), command="witness", **about))
         else:
             self._print(summary)
         return FITS
 
     def _print(self, summary: "Summary") -> None:
-        table = Table("row", "witness", title="Largest", title_justify="left")
-        for row, value in summary.largest:
-            table.add_row(str(row), f"{value:.5g}")
+        from steincritic.cli.printing import print_lines, print_table
+        from steincritic.data.stream import STDIN
+
         dropped = f", {summary.dropped} left out" if summary.dropped else ""
         name = "standard input" if str(self.data) == STDIN else str(self.data)
-        console = Console()
-        console.print(Text(f"{name} under {self.critic}: {summary.rows} rows{dropped}"))
         error = "none" if summary.standard_error is None else f"{summary.standard_error:.2g}"
-        console.print(Text(f"Mean witness {summary.mean:.5g}, standard error {error}"))
-        console.print(table)
+        print_lines(
+            f"{name} under {self.critic}: {summary.rows} rows{dropped}",
+            f"Mean witness {summary.mean:.5g}, standard error {error}",
+        )
+        largest = [(str(row), f"{value:.5g}") for row, value in summary.largest]
+        print_table(("row", "witness"), largest, title="Largest", left=True)
         if self.out is not None:
-            console.print(Text(f"File: {self.out}"))
+            print_lines(f"File: {self.out}")
 
 
 class Summary:
@@ -101,8 +126,10 @@ class Summary:
         self.largest: list[tuple[int, float]] = []  # row and witness
         self._squares = 0.0  # sum of squared distances from the mean
 
-    def add(self, chunk: Chunk, values: np.ndarray) -> None:
+    def add(self, chunk: "Chunk", values: "np.ndarray") -> None:
         """One more chunk; the moments are merged as in Chan, Golub and LeVeque (1983)."""
+        import numpy as np
+
         self.dropped += chunk.dropped
         if not len(values):
             return
@@ -131,12 +158,18 @@ class Summary:
 
 
 def witnesses(
-    critic: Critic, model: ScoreModel, chunks: Iterable[Chunk]
-) -> Iterator[tuple[Chunk, np.ndarray]]:
+    critic: "Critic", model: "ScoreModel", chunks: Iterable["Chunk"]
+) -> Iterator[tuple["Chunk", "np.ndarray"]]:
     """Each chunk with its (k,) witness values.
 
     Score and change of variables are taken in the precision of the data, the network in its own.
     """
+    import numpy as np
+    import torch
+
+    from steincritic.data.points import score_points
+    from steincritic.models.base import dimension
+
     dim = dimension(model)
     for chunk in chunks:
         width = chunk.x.shape[1]
@@ -153,14 +186,16 @@ def witnesses(
         yield chunk, values
 
 
-def write_rows(file: IO[bytes], rows: np.ndarray, values: np.ndarray) -> None:
+def write_rows(file: IO[bytes], rows: "np.ndarray", values: "np.ndarray") -> None:
     """Lines of row,witness. One format of all lines takes half the time of a format for each."""
     cells: list[float] = [0] * (2 * len(rows))
     cells[::2], cells[1::2] = rows.tolist(), values.tolist()
     file.write((("%d,%.9g\n" * len(rows)) % tuple(cells)).encode())
 
 
-def _check_finite(values: np.ndarray, rows: np.ndarray, name: str) -> None:
+def _check_finite(values: "np.ndarray", rows: "np.ndarray", name: str) -> None:
+    from steincritic.data.stream import bad_rows
+
     bad = bad_rows(values)
     if bad.any():
         row = rows[bad.argmax()]

@@ -1,7 +1,8 @@
 """From what people have (arrays, frames, files) to a clean (n, d) tensor of floats."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -13,7 +14,16 @@ from steincritic.errors import InputError
 from steincritic.shapes import Points
 
 
-def as_points(x: Any, *, name: str = "x", dim: int | None = None) -> Points:
+class DataFrame(Protocol):
+    """A pandas or polars frame."""
+
+    def to_numpy(self) -> np.ndarray: ...
+
+
+ArrayLike: TypeAlias = Tensor | np.ndarray | DataFrame | Sequence[Sequence[float]] | str | Path
+
+
+def as_points(x: ArrayLike, *, name: str = "x", dim: int | None = None) -> Points:
     """Accept a tensor, array, data frame, nested list or file path; refuse what is no sample of vectors."""
     if isinstance(x, str | Path):
         x = read_points(x)

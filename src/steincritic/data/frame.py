@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from steincritic.data.points import ScoredPoints, sample_points
-from steincritic.models.base import SamplingModel, ScoreModel
+from steincritic.models.base import Model, SamplingModel
 from steincritic.rng import derive
 
 _DRAWS = 2000  # of the model, for its location and scale
@@ -40,7 +40,7 @@ class Frame:
         return ScoredPoints((points.x - location) / scale, points.score * scale)
 
 
-def model_frame(model: ScoreModel | None, points: ScoredPoints, *, seed: int) -> Frame:
+def model_frame(model: Model | None, points: ScoredPoints, *, seed: int) -> Frame:
     """Location and scale of the model, from its own draws where it has any, else of the points."""
     if isinstance(model, SamplingModel):
         draws = sample_points(model, _DRAWS, seed=derive(seed, "frame"), like=points.x)

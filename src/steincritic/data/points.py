@@ -2,14 +2,16 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import accumulate, pairwise
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-from steincritic.data.arrays import as_float_tensor, as_points, check_finite
+from steincritic.data.arrays import ArrayLike, as_float_tensor, as_points, check_finite
+from steincritic.devices import DeviceLike, resolve_device
 from steincritic.errors import InputError, ModelError
-from steincritic.models.base import SamplingModel, ScoreModel, as_model, dimension
+from steincritic.models.base import Model, ModelLike, SamplingModel, as_model, dimension
 from steincritic.rng import generator
 
 
@@ -47,8 +49,49 @@ class ScoredPoints:
         """Rows of every set: a slice, a mask or an index tensor over the point axis."""
         return ScoredPoints(self.x[..., rows, :], self.score[..., rows, :])
 
+    def __repr__(self) -> str:
+        sets = f"{len(self.x)} sets of " if self.x.ndim == 3 else ""
+        return f"ScoredPoints({sets}{len(self)} points in {self.dim} dimensions)"
+
     def to(self, *args: Any, **kwargs: Any) -> "ScoredPoints":
-        return ScoredPoints(self.x.to(*args, **kwargs), self.score.to(*args, **kwargs))
+        return self._map(lambda t: t.to(*args, **kwargs))
+
+    @staticmethod
+    def stack(sets: Sequence["ScoredPoints"]) -> "ScoredPoints":
+        """Datasets of one size, (n, d) each, as one stack (r, n, d)."""
+        return ScoredPoints(torch.stack([s.x for s in sets]), torch.stack([s.score for s in sets]))
+
+    @staticmethod
+    def cat(parts: Sequence["ScoredPoints"]) -> "ScoredPoints":
+        """The points of all parts, one after another."""
+        return ScoredPoints(torch.cat([p.x for p in parts], -2), torch.cat([p.score for p in parts], -2))
+
+    def alone(self) -> "ScoredPoints":
+        """One dataset as a stack of one, (1, n, d)."""
+        return self._map(lambda t: t[None])
+
+    def cut(self, n: int) -> "ScoredPoints":
+        """(r n, d) as a stack of r datasets of n points each."""
+        return self._map(lambda t: t.view(-1, n, t.shape[-1]))
+
+    def sets(self, index: slice | Tensor) -> "ScoredPoints":
+        """Some datasets of a stack, as a stack."""
+        return self._map(lambda t: t[index])
+
+    def each(self) -> Iterator["ScoredPoints"]:
+        """The datasets of a stack, one by one."""
+        return (ScoredPoints(x, score) for x, score in zip(self.x, self.score, strict=True))
+
+    def expand(self, count: int) -> "ScoredPoints":
+        """A stack of `count` datasets: those of a stack, or one dataset shared by all, without a copy."""
+        return self._map(lambda t: t.expand(count, *t.shape[-2:]))
+
+    def repeat(self, times: int) -> "ScoredPoints":
+        """A stack over and over: all its datasets, then all of them again."""
+        return self._map(lambda t: t.repeat(times, 1, 1))
+
+    def _map(self, change: Callable[[Tensor], Tensor]) -> "ScoredPoints":
+        return ScoredPoints(change(self.x), change(self.score))
 
     def shuffled(self, *, seed: int) -> "ScoredPoints":
         order = torch.randperm(len(self), generator=generator(seed, "shuffle"))
@@ -61,29 +104,37 @@ class ScoredPoints:
                 f"cannot cut {len(self)} points into parts of {' + '.join(map(str, sizes))}; every part "
                 "needs at least one point"
             )
-        return [
-            ScoredPoints(x, s)
-            for x, s in zip(
-                *(t[..., : sum(sizes), :].split(list(sizes), dim=-2) for t in self.shuffled(seed=seed)._pair),
-                strict=True,
-            )
-        ]
+        points, ends = self.shuffled(seed=seed), list(accumulate(sizes, initial=0))
+        return [points[start:end] for start, end in pairwise(ends)]
 
     def folds(self, count: int, *, seed: int) -> Iterator[tuple["ScoredPoints", "ScoredPoints"]]:
         """(rest, fold) for each of `count` folds whose sizes differ by at most one."""
         if not 2 <= count <= len(self):
-            raise InputError(f"need between 2 folds and one a point ({len(self)}), got {count}")
+            raise InputError(f"need between 2 folds and one per point ({len(self)}), got {count}")
         label = torch.arange(len(self), device=self.x.device) % count
         points = self.shuffled(seed=seed)
         for k in range(count):
             yield points[label != k], points[label == k]
 
-    @property
-    def _pair(self) -> tuple[Tensor, Tensor]:
-        return self.x, self.score
+
+PointsLike: TypeAlias = ScoredPoints | ArrayLike  # what a user may pass as data
 
 
-def scored(model: Any, x: Any, *, name: str = "x") -> ScoredPoints:
+def model_and_points(
+    model: ModelLike | None, x: PointsLike, *, device: DeviceLike = None, name: str = "x"
+) -> tuple[Model | None, ScoredPoints]:
+    """The door of every public function: the model adapted once, the data scored once, on one device.
+
+    The model may be None where x is scored already.
+    """
+    adapted = None if model is None and isinstance(x, ScoredPoints) else as_model(model)
+    points = scored(adapted, x, name=name)
+    if points.x.ndim != 2:
+        raise InputError(f"{name} must have shape (n, d), got {tuple(points.x.shape)}")
+    return adapted, points.to(device=resolve_device(device, points.x))
+
+
+def scored(model: ModelLike | None, x: PointsLike, *, name: str = "x") -> ScoredPoints:
     """Data as scored points: already scored ones pass, others are scored by the model, once."""
     if isinstance(x, ScoredPoints):
         points = x
@@ -97,7 +148,7 @@ def scored(model: Any, x: Any, *, name: str = "x") -> ScoredPoints:
     return points
 
 
-def score_points(model: ScoreModel, x: Tensor, *, name: str = "x") -> ScoredPoints:
+def score_points(model: Model, x: Tensor, *, name: str = "x") -> ScoredPoints:
     score = _asked(lambda: model.score(x), f"model.score({name} of shape {tuple(x.shape)})")
     if score.shape != x.shape:
         raise ModelError(
@@ -120,12 +171,12 @@ def fold_sets(datasets: ScoredPoints, count: int) -> tuple[ScoredPoints, ScoredP
 
     def gathered(index: Tensor) -> ScoredPoints:
         index = index.to(datasets.x.device)
-        return ScoredPoints(*(t[:, index].flatten(0, 1) for t in (datasets.x, datasets.score)))
+        return datasets._map(lambda t: t[:, index].flatten(0, 1))
 
     return gathered(trained), gathered(tested)
 
 
-def sample_points(model: ScoreModel, n: int, *, seed: int, like: Tensor | None = None) -> ScoredPoints:
+def sample_points(model: Model | None, n: int, *, seed: int, like: Tensor | None = None) -> ScoredPoints:
     """n scored draws of the model, on the device and in the dtype of `like` where it is given."""
     if not isinstance(model, SamplingModel):
         raise ModelError(

@@ -45,14 +45,14 @@ def estimated_rows(source: str | Path) -> int:
     if str(source) == STDIN:
         return 0
     path = checked_path(source)
-    with told(path):
+    with reading(path):
         return _COUNTERS[path.suffix.lower()](path)
 
 
 def file_blocks(path: str | Path, rows: int) -> Iterator[Block]:
     """Blocks of floats of a file, of at least one row each and one in all; they may hold NaN."""
     path = checked_path(path)
-    with told(path):
+    with reading(path):
         yield from _READERS[path.suffix.lower()](path, rows)
 
 
@@ -71,7 +71,7 @@ def checked_path(path: str | Path) -> Path:
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
+def reading(path: Path) -> Iterator[None]:
     """What goes wrong while reading, in one line that names the file."""
     try:
         yield

@@ -1,20 +1,23 @@
-"""diagnose: whether a model fails, how far, and where."""
+"""check: whether a model fails, how far, and where."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steincritic.data.points import ScoredPoints, scored
+from steincritic.data.points import PointsLike, ScoredPoints, model_and_points
+from steincritic.devices import DeviceLike
 from steincritic.diagnosis.coordinates import Coordinate, find_coordinates
 from steincritic.diagnosis.fisher import FisherBound, fisher_bound
 from steincritic.diagnosis.halves import Halves, split_in_halves
 from steincritic.diagnosis.points import MissingFindings, PointFindings, find_missing, find_points
 from steincritic.diagnosis.regions import Region, find_regions
 from steincritic.errors import InputError, check_level
-from steincritic.gof.choose import gof_test
+from steincritic.gof.choose import TestName, gof_test
 from steincritic.gof.result import GofResult
-from steincritic.models.base import as_model
+from steincritic.gof.test import GofTest
+from steincritic.models.base import ModelLike
 from steincritic.rng import derive
 from steincritic.training.critic import Critic
 
@@ -25,7 +28,7 @@ _SHOWN = 3
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Diagnosis:
+class CheckResult:
     """What a model gets wrong. Lists are empty where the test does not reject the model.
 
     Every value comes from a critic that has not seen the point it speaks about.
@@ -103,7 +106,7 @@ class Diagnosis:
                 f"Fisher divergence at least {self.fisher.lower:.3g} ({self.fisher.confidence:.0%} "
                 f"confidence; found so far {self.fisher.estimate:.3g})."
             )
-        return "The data do not bound the Fisher divergence away from zero."
+        return "How wrong the model is cannot be told from these data: it may be right."
 
     def to_dict(self) -> dict[str, Any]:
         """Those of the test and what was found, as plain values ready for JSON."""
@@ -139,6 +142,25 @@ class Diagnosis:
             "columns": list(self.names),
         }
 
+    def save(
+        self,
+        folder: str | Path,
+        *,
+        title: str | None = None,
+        command: str = "",
+        image_shape: tuple[int, ...] | None = None,
+    ) -> list[Path]:
+        """Write report.html, result.json, witness.csv and critic.safetensors; returns the files.
+
+        Args:
+            title: of the report.
+            command: how the check was run, for the report's last lines.
+            image_shape: (height, width) or (height, width, 3) where rows are images.
+        """
+        from steincritic.report.folder import save_check  # results save themselves; see tests/test_layers.py
+
+        return save_check(self, Path(folder), title=title, command=command, image_shape=image_shape)
+
     def plot(self, ax: "Axes | None" = None, most: int = 20) -> "Axes":
         """The z value of each coordinate, the most telling first."""
         if ax is None:
@@ -160,7 +182,7 @@ class Diagnosis:
     def __repr__(self) -> str:
         verdict = "rejected" if self.rejected else "not rejected"
         return (
-            f"Diagnosis({verdict}, p={self.test.pvalue:.3g}, Fisher divergence >= {self.fisher.lower:.3g}, "
+            f"CheckResult({verdict}, p={self.test.pvalue:.3g}, Fisher divergence >= {self.fisher.lower:.3g}, "
             f"{len(self.points)} points, {len(self.wrong_coordinates)} coordinates, "
             f"{len(self.regions)} regions)"
         )
@@ -170,45 +192,45 @@ class Diagnosis:
         return f"{self.test._repr_html_()}<p>{escape(self.how_wrong)}</p><ul>{items}</ul>"
 
 
-def diagnose(
-    model: Any,
-    x: Any,
+def check(
+    model: ModelLike | None,
+    x: PointsLike,
     *,
+    test: GofTest | TestName | GofResult | None = None,
     level: float = 0.05,
     fdr: float = 0.1,
     seed: int = 0,
-    method: str = "auto",
-    test: GofResult | None = None,
     names: Sequence[str] | None = None,
-) -> Diagnosis:
+    device: DeviceLike = None,
+) -> CheckResult:
     """Test the model, and show where it fails if it does.
 
     Args:
         model: q: anything `as_model` takes. Without a sampler points have no p-values and there are no
             regions; None where x is ScoredPoints.
         x: data: tensor, array, frame, file path or ScoredPoints.
+        test: as for `gof_test`; or the result of a test of the same model on the same data.
         level: of the test, of the coordinates together and of the regions together.
         fdr: accepted share of false discoveries in the list of points.
-        method: of the test, see `gof_test`.
-        test: a test of the same model on the same data that was made already.
+        seed: decides every random choice.
         names: of the columns; those of a frame, else x1, x2, ...
+        device: where to compute; a GPU where there is one by default.
 
     >>> import steincritic as sc, torch
     >>> q = sc.models.GaussianMixture([[0.0, 0.0]])
     >>> x = q.sample(200, seed=1) + torch.tensor([1.0, 0.0])
-    >>> sc.diagnose(q, x, method="ksd").coordinates[0].name
+    >>> sc.check(q, x, test="ksd").coordinates[0].name
     'x1'
     """
     check_level(level)
     check_level(fdr)
     columns = names if names is not None else getattr(x, "columns", None)
-    model = None if model is None and isinstance(x, ScoredPoints) else as_model(model)
-    points = scored(model, x)
-    labels = _labels(columns, points.dim)
-    if test is None:
-        test = gof_test(model, points, method, level, seed)
-    halves = split_in_halves(model, points, seed=derive(seed, "diagnosis"))
-    return Diagnosis(
+    adapted, points = model_and_points(model, x, device=device)
+    labels = column_names(columns, points.dim)
+    if not isinstance(test, GofResult):
+        test = gof_test(adapted, points, test, level, seed, points.x.device)
+    halves = split_in_halves(adapted, points, seed=derive(seed, "diagnosis"))
+    return CheckResult(
         test=test,
         points=find_points(halves, fdr=fdr, listed=test.rejected),
         missing=find_missing(halves, fdr=fdr, listed=test.rejected),
@@ -223,7 +245,8 @@ def diagnose(
     )
 
 
-def _labels(names: Any, dim: int) -> tuple[str, ...]:
+def column_names(names: Iterable[object] | None, dim: int) -> tuple[str, ...]:
+    """The names that were given, one per column; x1, x2, ... where none were."""
     if names is None:
         return tuple(f"x{j + 1}" for j in range(dim))
     labels = tuple(map(str, names))

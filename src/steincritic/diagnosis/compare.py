@@ -13,23 +13,26 @@ five where one in twenty is allowed).
 """
 
 import math
+import warnings
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from steincritic.critics.network import Network
 from steincritic.critics.trunk import SharedTrunk
-from steincritic.data.arrays import as_points, check_finite
+from steincritic.data.arrays import ArrayLike, as_points, check_finite
 from steincritic.data.frame import Frame
 from steincritic.data.points import ScoredPoints, score_points, scored
-from steincritic.devices import best_device
+from steincritic.devices import DeviceLike, resolve_device
 from steincritic.diagnosis.comparison import Comparison, errors_of
-from steincritic.errors import InputError, check_choice, check_level
-from steincritic.gof.choose import gof_test
+from steincritic.diagnosis.fisher import FisherTerms
+from steincritic.errors import DoubtfulWarning, InputError, check_choice, check_level
+from steincritic.gof.choose import TestName, choose_test
 from steincritic.gof.result import GofResult
-from steincritic.models.base import ScoreModel, as_model
+from steincritic.gof.test import GofTest
+from steincritic.models.base import Model, ModelLike, as_model
 from steincritic.rng import Streams, derive, generator
 from steincritic.shapes import BankPerPoint, PerPoint, Points
 from steincritic.stein.operator import stein_values_by_block
@@ -45,19 +48,19 @@ _COORDINATES = 64  # stepped along singly up to here, along random directions be
 _DRAWS = 100_000  # of the largest |t|; its 95 % quantile is then good to half a percent
 
 
-def compare_models(
-    models: Sequence[Any],
-    x: Any,
+def compare(
+    models: Sequence[ModelLike],
+    x: ArrayLike,
     *,
-    names: Sequence[str] | None = None,
+    test: GofTest | TestName | Literal["none"] | None = None,
     level: float = 0.05,
     seed: int = 0,
-    test: Any = "auto",
-    units: str = "data",
+    names: Sequence[str] | None = None,
+    units: Literal["data", "spread"] = "data",
     staging: Staging = DEFAULT_STAGING,
     network: Network | None = None,
     training: Training | None = None,
-    device: torch.device | str | None = None,
+    device: DeviceLike = None,
     callbacks: Sequence[Callback] | None = None,
 ) -> Comparison:
     """Rank models by how far the data are from them, and ask whether any of them is right.
@@ -70,32 +73,32 @@ def compare_models(
     Args:
         models: two or more, each anything `as_model` takes.
         x: the data: tensor, array, frame or file path.
-        names: of the models; q1, q2, ... by default.
+        test: how each model is tested on all points, as for `gof_test`; "none" to skip. "Any is right" is
+            rejected when all models are, which needs no correction (an intersection-union test).
         level: of the intervals together, and of the test of each model.
-        test: how each model is tested on all points: a method of `gof_test`, its settings
-            (`sc.CrossFit(...)`), or None to skip. "Any is right" is rejected when all models are, which
-            needs no correction (an intersection-union test).
+        seed: decides every random choice.
+        names: of the models; q1, q2, ... by default.
         units: "data" measures E_p|s_q - s_p|² as it stands; "spread" measures every coordinate by its
             standard deviation, so that no coordinate counts for more because of its unit.
-        network: the critics; one trunk of two layers of 128 with a head a model by default, `MLP()` for
+        network: the critics; one trunk of two layers of 128 with a head per model by default, `MLP()` for
             critics that share nothing.
 
     >>> import steincritic as sc
     >>> q1, q2 = sc.models.GaussianMixture([[0.1, 0.0]]), sc.models.GaussianMixture([[1.0, 0.0]])
     >>> x = sc.models.GaussianMixture([[0.0, 0.0]]).sample(300, seed=1)
-    >>> compare_models([q1, q2], x, test=None, training=sc.Training(epochs=10)).ranking
+    >>> sc.compare([q1, q2], x, test="none", training=sc.Training(epochs=10)).ranking
     (('q1',), ('q2',))
     """
     check_level(level)
     check_choice(units, name="units", choices=("data", "spread"))
-    names = _checked_names(models, names)
-    x = _checked_points(x)
-    x = x.to(torch.device(device) if device is not None else best_device(x))
-    scorers, points = _candidates(models, names, x)  # scores of all, (k, n, d)
-    learned, held_out = points.split([len(x) // 2, len(x) - len(x) // 2], seed=derive(seed, "halves"))
+    labels, at = _checked_names(models, names), _checked_points(x)
+    at = at.to(resolve_device(device, at))
+    scorers, points = _candidates(models, labels, at)  # scores of all, (k, n, d)
+    half = len(at) // 2
+    learned, held_out = points.split([half, len(at) - half], seed=derive(seed, "halves"))
     frame = Frame.of(learned.x[0])
     weights = torch.ones_like(frame.scale) if units == "data" else frame.scale.square()
-    values = _relative_values(scorers, names, points, frame, weights, seed=seed)
+    values = _relative_values(scorers, labels, points, frame, weights, seed=seed)
     found = _bound_values(
         learned,
         held_out,
@@ -108,19 +111,19 @@ def compare_models(
         callbacks=[ProgressBar("training the critics")] if callbacks is None else callbacks,
     )
     return Comparison(
-        names=names,
+        names=labels,
         values=values,
         found=found,
         critical=largest_t(values, level=level, seed=derive(seed, "largest t")),
-        tests=_tests(test, scorers, names, points, level=level, seed=seed),
-        n=len(x),
+        tests=_tests(test, scorers, labels, points, level=level, seed=seed),
+        n=len(at),
         level=level,
         seed=seed,
         units=units,
     )
 
 
-def _checked_names(models: Sequence[Any], names: Sequence[str] | None) -> tuple[str, ...]:
+def _checked_names(models: Sequence[ModelLike], names: Sequence[str] | None) -> tuple[str, ...]:
     if not isinstance(models, Sequence) or isinstance(models, str):
         raise InputError(f"models must be a list of at least 2 models, got {type(models).__name__}")
     if len(models) < 2:
@@ -128,16 +131,16 @@ def _checked_names(models: Sequence[Any], names: Sequence[str] | None) -> tuple[
     if names is None:
         return tuple(f"q{k}" for k in range(1, len(models) + 1))
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-        raise InputError(f"names must be a list of strings, one a model: got {names!r}")
+        raise InputError(f"names must be a list of strings, one per model: got {names!r}")
     if len(names) != len(models):
-        raise InputError(f"names must hold one name a model: got {len(names)} for {len(models)} models")
+        raise InputError(f"names must hold one name per model: got {len(names)} for {len(models)} models")
     twice = sorted({name for name in names if list(names).count(name) > 1})
     if twice:
         raise InputError(f"names must differ, got {twice[0]!r} more than once")
     return tuple(names)
 
 
-def _checked_points(x: Any) -> Points:
+def _checked_points(x: ArrayLike) -> Points:
     if isinstance(x, ScoredPoints):
         raise InputError("x has the scores of one model; pass the points, and each model scores them")
     points = as_points(x)
@@ -150,8 +153,8 @@ def _checked_points(x: Any) -> Points:
 
 
 def _candidates(
-    models: Sequence[Any], names: Sequence[str], x: Points
-) -> tuple[list[ScoreModel], ScoredPoints]:
+    models: Sequence[ModelLike], names: Sequence[str], x: Points
+) -> tuple[list[Model], ScoredPoints]:
     """The models, and the points with the score of each, (k, n, d)."""
     scorers, scores = [], []
     for k, (model, name) in enumerate(zip(models, names, strict=True)):
@@ -164,7 +167,7 @@ def _candidates(
 
 
 def _relative_values(
-    models: Sequence[ScoreModel],
+    models: Sequence[Model],
     names: Sequence[str],
     points: ScoredPoints,
     frame: Frame,
@@ -184,7 +187,7 @@ def _relative_values(
     return torch.stack(rows).cpu()
 
 
-def score_divergence(model: ScoreModel, x: Points, scale: Tensor, weights: Tensor, *, seed: int) -> PerPoint:
+def score_divergence(model: Model, x: Points, scale: Tensor, weights: Tensor, *, seed: int) -> PerPoint:
     r"""$\sum_j w_j\, \partial s_j / \partial x_j$ by central differences of the score.
 
     A score may come from anywhere, so no derivative of it is asked for. Up to 64 coordinates each is
@@ -201,7 +204,7 @@ def score_divergence(model: ScoreModel, x: Points, scale: Tensor, weights: Tenso
     return total
 
 
-def _score_near(model: ScoreModel, x: Points) -> Points:
+def _score_near(model: Model, x: Points) -> Points:
     score = score_points(model, x, name="points next to x").score
     check_finite(score, name="the score next to x")
     return score
@@ -245,24 +248,7 @@ def _bound_values(
     return terms_of(fitted, held_out, frame, weights).values(trust).cpu()
 
 
-class Terms(NamedTuple):
-    """The two parts of the bound for the fields g of the critics, (k, n) each."""
-
-    stein: BankPerPoint  # T_q g
-    square: BankPerPoint  # |g|²
-
-    def values(self, factor: Tensor) -> BankPerPoint:
-        """2 T_q(ag) - |ag|² with one factor a a model."""
-        a = factor[:, None]
-        return 2 * a * self.stein - a * a * self.square
-
-    def best_factor(self) -> Tensor:
-        """The factor in [0, 1] that makes the mean value largest: critics that learned noise are shrunk."""
-        stein, square = self.stein.mean(-1), self.square.mean(-1)
-        return torch.where(square > 0, stein / square, torch.zeros_like(square)).clamp(0, 1)
-
-
-def terms_of(fitted: FittedBank, points: ScoredPoints, frame: Frame, weights: Tensor) -> Terms:
+def terms_of(fitted: FittedBank, points: ScoredPoints, frame: Frame, weights: Tensor) -> FisherTerms:
     r"""The parts of the bound at points in the data's own units.
 
     Critics f live in the frame y = (x - m)/r, where f estimates r (s_q - s_p). So g = f/r is the gap in
@@ -281,7 +267,7 @@ def terms_of(fitted: FittedBank, points: ScoredPoints, frame: Frame, weights: Te
         field += c[:, None, None] * f
     field, shares = field.to(torch.float64), shares.to(torch.float64)
     measure = (weights / frame.scale.square()).to(field)
-    return Terms(shares @ measure, field.square() @ measure)
+    return FisherTerms(shares @ measure, field.square() @ measure)
 
 
 def largest_t(values: BankPerPoint, *, level: float, seed: int) -> float:
@@ -307,22 +293,23 @@ def largest_t(values: BankPerPoint, *, level: float, seed: int) -> float:
 
 
 def _tests(
-    test: Any,
-    models: Sequence[ScoreModel],
+    test: GofTest | str | None,
+    models: Sequence[Model],
     names: Sequence[str],
     points: ScoredPoints,
     *,
     level: float,
     seed: int,
 ) -> tuple[GofResult, ...] | None:
-    if test is None:
+    if test == "none":
         return None
-    how = {"method": test} if isinstance(test, str) else {"config": test}
     results = []
-    for k, (model, name) in enumerate(zip(models, names, strict=True)):
-        own = ScoredPoints(points.x[k], points.score[k])
+    for model, name, own in zip(models, names, points.each(), strict=True):
         try:
-            results.append(gof_test(model, own, level=level, seed=seed, **how))
+            chosen, _ = choose_test(test, model, len(own))
+            results += chosen.run(model, own.alone(), level=level, seeds=[seed])
         except InputError as error:
-            raise type(error)(f"testing {name}: {error}; test=None skips the tests") from error
+            raise type(error)(f'testing {name}: {error}; test="none" skips the tests') from error
+    for doubt in dict.fromkeys(doubt for result in results for doubt in result.doubts):
+        warnings.warn(doubt, DoubtfulWarning, stacklevel=3)
     return tuple(results)

@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import combinations, pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from steincritic.files import write_json
 from steincritic.gof.result import GofResult
 from steincritic.shapes import BankPerPoint, PerMember
 
@@ -24,8 +26,8 @@ class Comparison:
     """
 
     names: tuple[str, ...]
-    values: BankPerPoint  # (k, n) one number a point; the mean is F less a constant of the data
-    found: BankPerPoint  # (k, m) one number a point that no critic saw; the mean is at most F
+    values: BankPerPoint  # (k, n) one number per point; the mean is F less a constant of the data
+    found: BankPerPoint  # (k, m) one number per point that no critic saw; the mean is at most F
     critical: float  # an interval is a difference ± this many of its standard errors
     tests: tuple[GofResult, ...] | None  # of each model on all points
     n: int
@@ -136,7 +138,7 @@ class Comparison:
             )
         left = [name for name, test in zip(self.names, self.tests, strict=True) if not test.rejected]
         return (
-            f"Nothing here speaks against {_listed(left, 'or')} (largest p = {self.any_right_pvalue:.3g}, "
+            f"No evidence against {_listed(left, 'or')} (largest p = {self.any_right_pvalue:.3g}, "
             f"level {self.level:g}).{doubt}"
         )
 
@@ -181,7 +183,7 @@ class Comparison:
             "differences_upper": upper.tolist(),
             "critical": self.critical,
             "pvalues": None if self.pvalues is None else list(self.pvalues),
-            "methods": None if self.tests is None else [test.method for test in self.tests],
+            "tests": None if self.tests is None else [test.test for test in self.tests],
             "any_right_pvalue": self.any_right_pvalue,
             "rejected": self.rejected,
             "n": self.n,
@@ -190,6 +192,12 @@ class Comparison:
             "units": self.units,
             "summary": self.summary(),
         }
+
+    def save(self, folder: str | Path) -> list[Path]:
+        """Write comparison.json into the folder; returns the files."""
+        path = Path(folder) / "comparison.json"
+        write_json(path, self.to_dict())
+        return [path]
 
     def rows(self) -> list[tuple[str, ...]]:
         """A table, nearest first, with the headings `COLUMNS`."""

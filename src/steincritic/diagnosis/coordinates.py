@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from steincritic.diagnosis.halves import Half, Halves
+from steincritic.gof.null import rank_pvalues
 from steincritic.rng import generator
 
 _RESAMPLED = 2000  # points up to which the null is drawn by resampling; beyond, by its normal limit
@@ -60,8 +61,7 @@ def _adjusted(half: Half, *, seed: int, number: int) -> tuple[Tensor, Tensor]:
     source = generator(seed, "coordinates", number)
     reference = half.draws.shares if half.draws is not None else half.own.shares - half.own.shares.mean(0)
     largest = _largest_under_null(reference, len(half), source)
-    larger = (largest[:, None] >= observed).sum(0)
-    return observed, (1 + larger).to(torch.float64) / (len(largest) + 1)
+    return observed, rank_pvalues(observed, largest)
 
 
 def _largest_under_null(reference: Tensor, n: int, source: torch.Generator) -> Tensor:

@@ -4,18 +4,29 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from steincritic.data.arrays import as_float_tensor, as_points, check_finite
-from steincritic.data.points import scored
-from steincritic.diagnosis.check import Diagnosis, diagnose
+from steincritic.data.arrays import ArrayLike, as_float_tensor, as_points, check_finite
+from steincritic.data.points import model_and_points
+from steincritic.devices import DeviceLike
+from steincritic.diagnosis.check import CheckResult, check, column_names
 from steincritic.diagnosis.halves import FEWEST
 from steincritic.errors import DoubtfulWarning, InputError, check_count
-from steincritic.gof.choose import gof_test
-from steincritic.models.base import ScoreModel, as_model, dimension
+from steincritic.gof.choose import TestName, choose_test, gof_test
+from steincritic.gof.crossfit import CrossFit
+from steincritic.gof.test import GofTest
+from steincritic.models.base import (
+    ConstrainedModel,
+    Model,
+    ModelLike,
+    as_model,
+    coordinate_names,
+    dimension,
+    own_dtype,
+)
 from steincritic.models.mixing import autocorrelations, effective_draws, potential_scale
 
 _GONE = 0.05  # autocorrelation that is none
@@ -23,7 +34,16 @@ _NOISE = 3.5  # standard errors of an autocorrelation that is none
 _FEW = 100  # kept draws below which little can be seen
 _APART = 1.05  # R-hat beyond which chains have not met, less the noise below
 _RHAT_NOISE = 12.0  # over the draws of a chain: the largest of ten coordinates is rarely beyond
-_DRAWN = ("auto", "crossfit")  # methods that may draw from the model
+
+
+@runtime_checkable
+class Posterior(Protocol):
+    """ArviZ's InferenceData, as far as it is asked."""
+
+    posterior: Any
+
+
+DrawsLike: TypeAlias = ArrayLike | Mapping[str, Any] | Posterior
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,17 +83,18 @@ class Mixing:
 
 
 def check_draws(
-    model: Any,
-    draws: Any,
+    model: ModelLike,
+    draws: DrawsLike,
     *,
     chains: int = 1,
-    names: Sequence[str] | None = None,
     thin: int | None = None,
-    method: str = "split",
+    test: GofTest | TestName = "split",
     level: float = 0.05,
     fdr: float = 0.1,
     seed: int = 0,
-) -> Diagnosis:
+    names: Sequence[str] | None = None,
+    device: DeviceLike = None,
+) -> CheckResult:
     """Are these draws from the posterior whose score is known?
 
     Chains are thinned until neither a coordinate nor its square is correlated with that of the next draw
@@ -86,19 +107,20 @@ def check_draws(
         draws: (chains, n, d) or (n, d) in the model's coordinates; or named draws (`mcmc.get_samples()`,
             ArviZ's InferenceData) where the model has `unconstrain`.
         chains: how many chains follow one another in (n, d), or in named draws.
-        names: of the coordinates; the model's own where it has some.
         thin: keep every so many draws; 1 where they are known to be independent.
-        method: of the test, see `gof_test`. "split" with its bootstrap-t needs no draws of the model.
-        level, fdr, seed: as for `diagnose`.
+        test: as for `gof_test`. "split" with its bootstrap-t needs no draws of the model; only the cross-fit
+            test takes any.
+        level, fdr, seed, device: as for `check`.
+        names: of the coordinates; the model's own where it has some.
 
     >>> import steincritic as sc
     >>> q = sc.models.GaussianMixture([[0.0, 0.0]])
     >>> sc.check_draws(q, 0.5 * q.sample(300, seed=1), names=["mu", "log tau"]).rejected
     True
     """
-    model = as_model(model)
-    x = _by_chain(model, draws, chains)
-    labels = _labels(model, names, x.shape[2])
+    adapted = as_model(model)
+    x = _by_chain(adapted, draws, chains)
+    labels = column_names(names if names is not None else coordinate_names(adapted), x.shape[2])
     mixing = judge_chains(x, labels, thin=thin)
     kept = x[:, :: mixing.thin].reshape(-1, x.shape[2])
     if len(kept) < FEWEST:
@@ -108,14 +130,16 @@ def check_draws(
         )
     for doubt in mixing.doubts:
         warnings.warn(doubt, DoubtfulWarning, stacklevel=2)
-    points = scored(model, kept)
-    test = gof_test(model if method in _DRAWN else None, points, method, level, seed)
-    test = replace(
-        test,
-        notes=(str(mixing), *mixing.doubts, *test.notes),
-        settings=dict(test.settings) | {"mixing": asdict(mixing)},
+    _, points = model_and_points(adapted, kept, device=device)
+    drawn_from = adapted if isinstance(choose_test(test, adapted, len(points))[0], CrossFit) else None
+    result = gof_test(drawn_from, points, test, level, seed, points.x.device)
+    result = replace(
+        result,
+        notes=(str(mixing), *mixing.doubts, *result.notes),
+        doubts=(*mixing.doubts, *result.doubts),
+        settings=dict(result.settings) | {"mixing": asdict(mixing)},
     )
-    return diagnose(model, points, level=level, fdr=fdr, seed=seed, test=test, names=labels)
+    return check(adapted, points, test=result, level=level, fdr=fdr, seed=seed, names=labels)
 
 
 def judge_chains(x: Tensor, names: Sequence[str], *, thin: int | None = None) -> Mixing:
@@ -157,13 +181,13 @@ def _thinning(trace: Tensor) -> int:
     return max(1, int(gone.nonzero()[0])) if bool(gone.any()) else len(correlation)
 
 
-def _by_chain(model: ScoreModel, draws: Any, chains: int) -> Tensor:
+def _by_chain(model: Model, draws: DrawsLike, chains: int) -> Tensor:
     """(chains, n, d), in the dtype the model computes in where it says so."""
     check_count(chains, name="chains")
-    if isinstance(draws, Mapping) or hasattr(draws, "posterior"):
-        if not hasattr(model, "unconstrain"):
+    if isinstance(draws, Mapping | Posterior):
+        if not isinstance(model, ConstrainedModel):
             raise InputError("named draws need a model with unconstrain(draws); pass an array (n, d)")
-        chains = draws.posterior.sizes["chain"] if hasattr(draws, "posterior") else chains
+        chains = draws.posterior.sizes["chain"] if isinstance(draws, Posterior) else chains
         draws = model.unconstrain(draws)
     if getattr(draws, "ndim", 2) == 3:
         x = as_float_tensor(draws, name="draws")
@@ -177,13 +201,4 @@ def _by_chain(model: ScoreModel, draws: Any, chains: int) -> Tensor:
     if (dim := dimension(model)) not in (None, x.shape[2]):
         raise InputError(f"draws have {x.shape[2]} coordinates, the model has {dim}")
     check_finite(x.flatten(0, 1), name="draws")
-    like = getattr(model, "like", None)
-    return x.to(like.dtype) if isinstance(like, Tensor) else x
-
-
-def _labels(model: ScoreModel, names: Sequence[str] | None, dim: int) -> tuple[str, ...]:
-    given = names if names is not None else getattr(model, "names", None)
-    labels = tuple(map(str, given)) if given is not None else tuple(f"x{j + 1}" for j in range(dim))
-    if len(labels) != dim:
-        raise InputError(f"names must name the {dim} coordinates, got {len(labels)} names")
-    return labels
+    return x.to(own_dtype(model) or x.dtype)

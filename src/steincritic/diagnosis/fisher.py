@@ -1,14 +1,38 @@
-"""How wrong is the model? A lower confidence bound on the Fisher divergence."""
+r"""How wrong is the model? A lower confidence bound on the Fisher divergence.
+
+$$E_p\|s_q - s_p\|^2 \ge E_p[2 a\, T_q g - a^2 \|g\|^2]$$
+
+for every field g and number a. g is a critic's estimate of the gap s_q - s_p; g and a come from other points
+than those that the mean is taken over.
+"""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from steincritic.diagnosis.halves import Half, Halves, Values
+
+
+class FisherTerms(NamedTuple):
+    """The two parts of the bound's integrand, (..., n) each."""
+
+    stein: Tensor  # T_q g
+    square: Tensor  # |g|²
+
+    def values(self, factor: Tensor) -> Tensor:
+        """2 T_q(ag) - |ag|² at each point, with one factor a per set of points."""
+        a = factor[..., None]
+        return 2 * a * self.stein - a * a * self.square
+
+    def best_factor(self) -> Tensor:
+        """The factor in [0, 1] that makes the mean value largest: critics that learned noise are shrunk."""
+        stein, square = self.stein.mean(-1), self.square.mean(-1)
+        return torch.where(square > 0, stein / square, torch.zeros_like(square)).clamp(0, 1)
 
 
 @dataclass(frozen=True)
@@ -21,32 +45,23 @@ class FisherBound:
 
 
 def fisher_bound(halves: Halves, *, confidence: float = 0.95) -> FisherBound:
-    r"""$E_p\|s_q - s_p\|^2 \ge E_p[2 a\, T_q f - a^2 \|f\|^2]$ for every field f and number a.
+    """The better bound of the two halves, each at half of the error.
 
-    f and a come from one half, the mean from the other, whose points are independent of both. Of the
-    two halves the better bound is taken, each at half of the error.
+    Field and factor come from one half, the mean from the other, whose points are independent of both.
     """
     z = NormalDist().inv_cdf(1 - (1 - confidence) / 2)
     means, bounds = [], []
     for half in halves:
-        values = _local(half, halves.blocks)
+        factor = _terms(half, half.trained, halves.blocks).best_factor()
+        values = _terms(half, half.own, halves.blocks).values(factor)
         mean, error = float(values.mean()), float(values.std()) / math.sqrt(len(values))
         means.append(mean)
         bounds.append(mean - z * error)
     return FisherBound(max(0.0, *bounds), max(0.0, sum(means) / 2), confidence)
 
 
-def _local(half: Half, blocks: Sequence[slice]) -> Tensor:
-    """The bound's integrand at the points of the half, with the a that is best on those trained on."""
-    stein, squares = _stein_and_squares(half, half.trained, blocks)
-    a = float(stein.mean() / squares.mean()) if bool(squares.any()) else 0.0
-    a = min(1.0, max(0.0, a))  # critics overfit, and a negative multiple is of no use
-    stein, squares = _stein_and_squares(half, half.own, blocks)
-    return 2 * a * stein - a**2 * squares
-
-
-def _stein_and_squares(half: Half, values: Values, blocks: Sequence[slice]) -> tuple[Tensor, Tensor]:
-    """T_q f and |f|² of the field f that the score gap is, up to one scale for each block.
+def _terms(half: Half, values: Values, blocks: Sequence[slice]) -> FisherTerms:
+    """Of the field that the score gap is, up to one scale for each block.
 
     The witness's own field is the gap times the squared scale of each coordinate. The Stein value is
     linear in each block's part of the field, so shares may be weighted.
@@ -57,4 +72,4 @@ def _stein_and_squares(half: Half, values: Values, blocks: Sequence[slice]) -> t
         [weight.expand(block.stop - block.start) for weight, block in zip(weights, blocks, strict=True)]
     )
     field = values.gap * scale**2 * by_coordinate
-    return (values.shares * weights).sum(-1), field.square().sum(-1)
+    return FisherTerms((values.shares * weights).sum(-1), field.square().sum(-1))

@@ -1,4 +1,4 @@
-"""Two critics, one a half of the data: every point is judged by the one that has not seen it."""
+"""Two critics, one per half of the data: every point is judged by the one that has not seen it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,11 +8,11 @@ from torch import Tensor
 
 from steincritic.data.frame import model_frame
 from steincritic.data.points import ScoredPoints, sample_points
-from steincritic.devices import best_device
 from steincritic.errors import InputError
-from steincritic.models.base import SamplingModel, ScoreModel
+from steincritic.models.base import Model, SamplingModel
 from steincritic.rng import derive, generator
 from steincritic.shapes import PerPoint, Points
+from steincritic.stein.operator import coordinate_blocks
 from steincritic.training.critic import Critic
 from steincritic.training.fit import Training, fit_bank
 from steincritic.training.pacing import DEFAULT_STAGING, paced
@@ -20,8 +20,7 @@ from steincritic.training.progress import Callback, ProgressBar
 from steincritic.training.staging import Staged
 
 FEWEST = 20  # points
-_SHARES = 64  # coordinates are looked at singly up to here, in blocks beyond
-_DRAWS_A_POINT = 20
+_DRAWS_PER_POINT = 20
 _DRAWS = (10_000, 200_000)  # fewest and most
 _DRAWN_NUMBERS = 20_000_000  # coordinates of model draws at most
 
@@ -70,7 +69,7 @@ class Halves:
         return len(self.first) + len(self.second)
 
     def gathered(self, parts: Sequence[Tensor]) -> Tensor:
-        """One value a point from those of the two halves, in the order of the data."""
+        """One value per point from those of the two halves, in the order of the data."""
         out = torch.empty(len(self), *parts[0].shape[1:], dtype=parts[0].dtype)
         for half, part in zip(self, parts, strict=True):
             out[half.rows] = part
@@ -78,7 +77,7 @@ class Halves:
 
 
 def split_in_halves(
-    model: ScoreModel | None,
+    model: Model | None,
     points: ScoredPoints,
     *,
     seed: int,
@@ -93,14 +92,13 @@ def split_in_halves(
     order = torch.randperm(n, generator=generator(seed, "halves"))
     rows = (order[: n // 2], order[n // 2 :])
     size = n // 2
-    device = best_device(points.x)
     frame = model_frame(model, points, seed=seed)
     trained = [points[rows[1 - k][:size].to(points.x.device)] for k in range(2)]
-    stacked = ScoredPoints(*(torch.stack([getattr(t, name) for t in trained]) for name in ("x", "score")))
+    stacked = ScoredPoints.stack(trained)
     if training is None:
         training, staging = paced(size, staging=staging)
     fitted = fit_bank(
-        frame.enter(stacked.to(device=device)),
+        frame.enter(stacked),
         staging=staging,
         seeds=[derive(seed, "critic", k) for k in range(2)],
         training=training,
@@ -150,12 +148,7 @@ def values_of(critic: Critic, points: ScoredPoints, blocks: Sequence[slice]) -> 
     return Values(shares.sum(-1), shares, gap)
 
 
-def coordinate_blocks(dim: int) -> tuple[slice, ...]:
-    width = -(-dim // _SHARES)
-    return tuple(slice(j, min(j + width, dim)) for j in range(0, dim, width))
-
-
 def draw_count(n: int, dim: int) -> int:
-    """Model draws that points are compared with: many a point, within a bound on memory."""
+    """Model draws that points are compared with: many per point, within a bound on memory."""
     fewest, most = _DRAWS
-    return min(max(_DRAWS_A_POINT * n, fewest), most, max(1000, _DRAWN_NUMBERS // dim))
+    return min(max(_DRAWS_PER_POINT * n, fewest), most, max(1000, _DRAWN_NUMBERS // dim))

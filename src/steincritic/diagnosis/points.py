@@ -7,6 +7,7 @@ from torch import Tensor
 
 from steincritic.data.points import ScoredPoints
 from steincritic.diagnosis.halves import Halves
+from steincritic.gof.null import rank_pvalues
 from steincritic.shapes import PerPoint
 
 
@@ -54,7 +55,7 @@ def find_points(halves: Halves, *, fdr: float, listed: bool) -> PointFindings:
     witness = halves.gathered([half.own.witness for half in halves])
     if halves.draws is None:
         return PointFindings(witness, None, torch.zeros(0, dtype=torch.int64), fdr)
-    pvalues = halves.gathered([conformal(half.own.witness, half.of_draws.witness) for half in halves])
+    pvalues = halves.gathered([rank_pvalues(half.own.witness, half.of_draws.witness) for half in halves])
     chosen = benjamini_hochberg(pvalues, fdr) if listed else torch.zeros_like(pvalues, dtype=torch.bool)
     return PointFindings(witness, pvalues, _sorted_rows(chosen, pvalues, -witness), fdr)
 
@@ -71,18 +72,11 @@ def find_missing(halves: Halves, *, fdr: float, listed: bool, most: int = 2000) 
     for k, half in enumerate(halves):
         own = half.of_draws.witness[:count][turn == k]
         witness[turn == k] = own
-        pvalues[turn == k] = conformal(-own, -half.own.witness)
+        pvalues[turn == k] = rank_pvalues(-own, -half.own.witness)
     chosen = benjamini_hochberg(pvalues, fdr) if listed else torch.zeros_like(pvalues, dtype=torch.bool)
     return MissingFindings(
         halves.draws[:count], witness, pvalues, _sorted_rows(chosen, pvalues, witness), fdr
     )
-
-
-def conformal(values: PerPoint, reference: PerPoint) -> PerPoint:
-    """(1 + number of reference values at least as large) / (m + 1): uniform or larger if exchangeable."""
-    ordered = reference.sort().values
-    smaller = torch.searchsorted(ordered, values, right=False)
-    return (1 + len(ordered) - smaller).to(torch.float64) / (len(ordered) + 1)
 
 
 def benjamini_hochberg(pvalues: PerPoint, level: float) -> Tensor:

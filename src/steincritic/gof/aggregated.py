@@ -1,19 +1,18 @@
 """Aggregated KSD: many kernels at once, at the price of one correction."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from steincritic.data.points import ScoredPoints, scored
+from steincritic.data.points import ScoredPoints
 from steincritic.errors import InputError, check_choice, check_count
-from steincritic.gof.fresh import fresh_statistics
 from steincritic.gof.kernel import bootstrap_signs, check_flip
-from steincritic.gof.null import as_null_tensor, check_draws
+from steincritic.gof.null import as_null_tensor, check_draws, fresh_statistics
 from steincritic.gof.result import GofResult
-from steincritic.models.base import as_model
+from steincritic.models.base import Model
 from steincritic.stein.kernels import IMQ, RBF, Kernel
 from steincritic.stein.tiles import STATISTICS, check_pairs, stein_sums
 
@@ -30,39 +29,7 @@ def kernels_at(factors: Sequence[float] = FACTORS) -> tuple[Kernel, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class KsdAgg:
-    """The test of [schrab2022]: no bandwidth to choose, no data set aside to choose it.
-
-    Args:
-        kernels: those that take part, with equal weights.
-        statistic: "u" or "v", as for `Ksd`.
-        threshold: "wild" (approximate) or "fresh" (exact), see `ksdagg_test`.
-        draws: null draws of the combined statistic.
-        reference: for "wild", further bootstrap draws that turn each kernel's statistic into a p-value.
-        flip: as for `Ksd`.
-    """
-
-    kernels: tuple[Kernel, ...] = kernels_at()
-    statistic: str = "u"
-    threshold: str = "wild"
-    draws: int = 499
-    reference: int = 999
-    flip: float = 0.5
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "kernels", tuple(self.kernels))
-        if not self.kernels:
-            raise InputError("kernels must name at least one kernel, for example (RBF(), IMQ())")
-        check_choice(self.statistic, name="statistic", choices=STATISTICS)
-        check_choice(self.threshold, name="threshold", choices=tuple(_THRESHOLDS))
-        check_count(self.draws, name="draws")
-        check_count(self.reference, name="reference", least=2)
-        check_flip(self.flip)
-
-
-def ksdagg_test(
-    model: Any, x: Any, *, level: float = 0.05, seed: int = 0, config: KsdAgg | None = None
-) -> GofResult:
-    r"""Test H0: p = q by the strongest of many kernels.
+    r"""The test of [schrab2022]: no bandwidth to choose, no data set aside to choose it.
 
     "wild": a first bootstrap set gives each kernel's p-value $p_k$, the statistic is
     $-\log_{10} \min_k p_k$, and a second set gives its law under the model. [schrab2022] look for
@@ -74,36 +41,75 @@ def ksdagg_test(
     level is exact.
 
     Args:
-        model: q. May be None for the wild bootstrap when x is ScoredPoints.
-        x: the data.
+        kernels: those that take part, with equal weights.
+        statistic: "u" or "v", as for `Ksd`.
+        threshold: "wild" (approximate) or "fresh" (exact).
+        draws: null draws of the combined statistic.
+        reference: for "wild", further bootstrap draws that turn each kernel's statistic into a p-value.
+        flip: as for `Ksd`.
     """
-    config = config or KsdAgg()
-    check_draws(config.draws, level)
-    points = scored(model, x)
-    check_pairs(points)
-    observed, null = _THRESHOLDS[config.threshold](model, points, config, seed)  # (k,), (draws, k)
-    strongest = config.kernels[int(observed.argmax())]
-    return GofResult(
-        statistic=float(observed.max()),
-        null_distribution=as_null_tensor(null.amax(-1)),
-        level=level,
-        method="ksdagg",
-        threshold=config.threshold,
-        exact=config.threshold == "fresh",
-        n=len(points),
-        seed=seed,
-        notes=(f"Of {len(config.kernels)} kernels the strongest was {strongest!r}.",),
-        settings=asdict(config) | {"kernels": [repr(kernel) for kernel in config.kernels]},
-    )
 
+    name: ClassVar[str] = "ksdagg"
 
-def _wild(model: Any, points: ScoredPoints, config: KsdAgg, seed: int) -> tuple[Tensor, Tensor]:
-    signs = bootstrap_signs(points, config.reference + config.draws, flip=config.flip, seed=seed)
-    sums = stein_sums(points, config.kernels, signs=signs)
-    observed, signed = sums.statistic(config.statistic)[:, None], sums.bootstrap(config.statistic)
-    reference, null = signed.split([config.reference, config.draws], dim=-1)  # (k, ...)
-    evidence = _evidence(torch.cat([observed, null], -1), reference).T
-    return evidence[0], evidence[1:]
+    kernels: tuple[Kernel, ...] = kernels_at()
+    statistic: Literal["v", "u"] = "u"
+    threshold: Literal["wild", "fresh"] = "wild"
+    draws: int = 499
+    reference: int = 999
+    flip: float = 0.5
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kernels", tuple(self.kernels))
+        if not self.kernels:
+            raise InputError("kernels must name at least one kernel, for example (RBF(), IMQ())")
+        check_choice(self.statistic, name="statistic", choices=STATISTICS)
+        check_choice(self.threshold, name="threshold", choices=("wild", "fresh"))
+        check_count(self.draws, name="draws")
+        check_count(self.reference, name="reference", least=2)
+        check_flip(self.flip)
+
+    def run(
+        self, model: Model | None, datasets: ScoredPoints, *, level: float, seeds: Sequence[int]
+    ) -> list[GofResult]:
+        check_draws(self.draws, level)
+        return [self._one(model, *one, level=level) for one in zip(datasets.each(), seeds, strict=True)]
+
+    def _one(self, model: Model | None, points: ScoredPoints, seed: int, *, level: float) -> GofResult:
+        check_pairs(points)
+        fresh = self.threshold == "fresh"
+        observed, null = self._fresh(model, points, seed) if fresh else self._wild(points, seed)
+        strongest = self.kernels[int(observed.argmax())]
+        return GofResult(
+            statistic=float(observed.max()),
+            null_distribution=as_null_tensor(null.amax(-1)),
+            level=level,
+            test=self.name,
+            threshold=self.threshold,
+            exact=fresh,
+            n=len(points),
+            seed=seed,
+            notes=(f"Of {len(self.kernels)} kernels the strongest was {strongest!r}.",),
+            settings=asdict(self) | {"kernels": [repr(kernel) for kernel in self.kernels]},
+        )
+
+    def _wild(self, points: ScoredPoints, seed: int) -> tuple[Tensor, Tensor]:
+        """Evidence of each kernel, (k,) observed and (draws, k) under the model."""
+        signs = bootstrap_signs(points, self.reference + self.draws, flip=self.flip, seed=seed)
+        sums = stein_sums(points, self.kernels, signs=signs)
+        observed, signed = sums.statistic(self.statistic)[:, None], sums.bootstrap(self.statistic)
+        reference, null = signed.split([self.reference, self.draws], dim=-1)  # (k, ...)
+        evidence = _evidence(torch.cat([observed, null], -1), reference).T
+        return evidence[0], evidence[1:]
+
+    def _fresh(self, model: Model | None, points: ScoredPoints, seed: int) -> tuple[Tensor, Tensor]:
+        def statistics(datasets: ScoredPoints) -> Tensor:
+            return stein_sums(datasets, self.kernels).statistic(self.statistic)
+
+        n = len(points)
+        null = fresh_statistics(statistics, model, n, draws=self.draws, seed=seed, like=points.x, width=n * n)
+        runs = torch.cat([statistics(points)[None], null])  # (1 + draws, k)
+        runs = (runs - runs.mean(0)) / runs.std(0)
+        return runs[0], runs[1:]
 
 
 def _evidence(values: Tensor, reference: Tensor) -> Tensor:
@@ -120,22 +126,3 @@ def _evidence(values: Tensor, reference: Tensor) -> Tensor:
     gap = torch.where(below < count, upper - lower, values - lower + draws.std(-1, keepdim=True))
     fraction = torch.where(below > 0, (values - lower) / gap, torch.zeros_like(values))
     return -((count + 1 - below - fraction) / (count + 1)).log10()
-
-
-def _fresh(model: Any, points: ScoredPoints, config: KsdAgg, seed: int) -> tuple[Tensor, Tensor]:
-    def statistics(datasets: ScoredPoints) -> Tensor:
-        return stein_sums(datasets, config.kernels).statistic(config.statistic)
-
-    n = len(points)
-    null = fresh_statistics(
-        statistics, as_model(model), n, draws=config.draws, seed=seed, like=points.x, width=n * n
-    )
-    runs = torch.cat([statistics(points)[None], null])  # (1 + draws, k)
-    runs = (runs - runs.mean(0)) / runs.std(0)
-    return runs[0], runs[1:]
-
-
-_THRESHOLDS: dict[str, Callable[[Any, ScoredPoints, KsdAgg, int], tuple[Tensor, Tensor]]] = {
-    "wild": _wild,
-    "fresh": _fresh,
-}

@@ -3,14 +3,14 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from steincritic.critics.bank import Bank
 from steincritic.critics.mlp import MLP
-from steincritic.data.frame import Frame
 from steincritic.data.points import ScoredPoints, sample_points
+from steincritic.devices import DeviceLike
 from steincritic.errors import InputError, check_choice, check_count, check_positive
 from steincritic.gof.evalues import mean_bound, soft_rank, truncated
 from steincritic.gof.thresholds import dependence
@@ -20,7 +20,6 @@ from steincritic.shapes import PerPoint
 from steincritic.training.critic import Critic, fit_critic
 from steincritic.training.fit import Training
 from steincritic.training.pacing import DEFAULT_STAGING
-from steincritic.training.selection import Snapshots
 from steincritic.training.staging import Staged
 
 SPENT = 0.1  # share of the level that pays for the bounds of truncated bets
@@ -33,11 +32,11 @@ class Sequential:
     """How a stream is bet on.
 
     Args:
-        method: "soft-rank" compares every point with fresh model draws; "truncated" bets on a truncated
+        bets: "soft-rank" compares every point with fresh model draws; "truncated" bets on a truncated
             witness and draws from the model only when the critic is trained anew.
         etas: soft-rank: steepness of the bets, in units of the witness's spread under the model, one
             account each; 0 is money kept aside.
-        draws: soft-rank: model draws a point.
+        draws: soft-rank: model draws per point.
         stakes: truncated: shares of the largest bet that cannot ruin, one account each.
         limit: truncated: where the witness is cut on both sides, in units of its spread.
         bound_draws: truncated: model draws that bound the mean of the cut witness, for each critic.
@@ -46,7 +45,7 @@ class Sequential:
         longest: a longer batch is bet on in pieces of this size, with a chance to retrain in between.
     """
 
-    method: str = "soft-rank"
+    bets: Literal["soft-rank", "truncated"] = "soft-rank"
     etas: tuple[float, ...] = (0.0, 0.1, 0.2, 0.4, 0.8, 1.6)
     draws: int = 16
     stakes: tuple[float, ...] = (0.0, 0.1, 0.2, 0.4, 0.8)
@@ -61,12 +60,12 @@ class Sequential:
     standardize: bool = True
 
     def __post_init__(self) -> None:
-        check_choice(self.method, name="method", choices=tuple(_METHODS))
+        check_choice(self.bets, name="bets", choices=tuple(_BETS))
         for name, most in (("etas", math.inf), ("stakes", 1.0)):
-            bets = tuple(getattr(self, name))
-            object.__setattr__(self, name, bets)
-            if not all(0 <= bet < most for bet in bets) or not any(bets):
-                raise InputError(f"{name} must be numbers in [0, {most:g}), one of them not 0: got {bets}")
+            stakes = tuple(getattr(self, name))
+            object.__setattr__(self, name, stakes)
+            if not all(0 <= stake < most for stake in stakes) or not any(stakes):
+                raise InputError(f"{name} must be numbers in [0, {most:g}), one of them not 0: got {stakes}")
         for name, least in (("draws", 1), ("bound_draws", 2), ("first", 2), ("longest", 1)):
             check_count(getattr(self, name), name=name, least=least)
         check_positive(self.limit, name="limit")
@@ -75,12 +74,12 @@ class Sequential:
 
     @property
     def accounts(self) -> int:
-        return len(self.etas if self.method == "soft-rank" else self.stakes)
+        return len(self.etas if self.bets == "soft-rank" else self.stakes)
 
     @property
     def start(self) -> float:
         """The first wealth. Truncated bets set a share of the level aside for bounds that may fail."""
-        return 1.0 if self.method == "soft-rank" else 1.0 - SPENT
+        return 1.0 if self.bets == "soft-rank" else 1.0 - SPENT
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,18 +100,18 @@ class Bettor:
         return values
 
     def to(self, device: torch.device) -> "Bettor":
-        snapshots, frame = self.critic.fitted.snapshots, self.critic.frame
-        banks = tuple(
-            Bank(bank.network, {name: value.to(device) for name, value in bank.parameters.items()})
-            for bank in snapshots.banks
-        )
-        fitted = replace(self.critic.fitted, snapshots=Snapshots(banks, snapshots.coefficients.to(device)))
-        moved = Frame(frame.location.to(device), frame.scale.to(device))
-        return replace(self, critic=replace(self.critic, fitted=fitted, frame=moved))
+        return replace(self, critic=self.critic.to(device))
 
 
 def train_bettor(
-    model: SamplingModel, past: ScoredPoints, config: Sequential, *, number: int, level: float, seed: int
+    model: SamplingModel,
+    past: ScoredPoints,
+    config: Sequential,
+    *,
+    number: int,
+    level: float,
+    seed: int,
+    device: DeviceLike = None,
 ) -> tuple[Bettor, tuple[str, ...]]:
     """A bettor from all of the past, and doubts about the model's draws.
 
@@ -128,6 +127,7 @@ def train_bettor(
         training=config.training,
         standardize=config.standardize,
         seed=derive(seed, "critic", number),
+        device=device,
         callbacks=(),
     )
     bettor = Bettor(critic, trained_on=len(past), number=number, scale=1.0, bound=0.0)
@@ -135,7 +135,7 @@ def train_bettor(
     values = bettor.witness(draws)
     bettor = replace(bettor, scale=float(values.std()) or 1.0)
     doubts = dependence(model, draws.x, values)
-    if config.method == "truncated":
+    if config.bets == "truncated":
         draws = sample_points(model, config.bound_draws, seed=derive(seed, "bound", number), like=past.x)
         cut = bettor.witness(draws).clamp(-config.limit, config.limit)
         error = SPENT * level / (number * (number + 1))
@@ -146,8 +146,8 @@ def train_bettor(
 def log_evalues(
     bettor: Bettor, model: SamplingModel, points: ScoredPoints, config: Sequential, *, seed: int
 ) -> Tensor:
-    """(n, k) log e-values of points that the bettor was not trained on, one column an account."""
-    return _METHODS[config.method](bettor, model, points, config, seed)
+    """(n, k) log e-values of points that the bettor was not trained on, one column per account."""
+    return _BETS[config.bets](bettor, model, points, config, seed)
 
 
 def _soft_rank(
@@ -171,7 +171,7 @@ def _truncated(
     return truncated(bettor.witness(points), stakes, bound=bettor.bound, limit=config.limit)
 
 
-_METHODS: dict[str, Callable[[Bettor, SamplingModel, ScoredPoints, Sequential, int], Tensor]] = {
+_BETS: dict[str, Callable[[Bettor, SamplingModel, ScoredPoints, Sequential, int], Tensor]] = {
     "soft-rank": _soft_rank,
     "truncated": _truncated,
 }

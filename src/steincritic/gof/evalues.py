@@ -14,7 +14,7 @@ from steincritic.shapes import PerPoint
 
 
 def soft_rank(own: PerPoint, others: Tensor, etas: Tensor) -> Tensor:
-    r"""(n, k) log e-values of points among fresh model draws, one column an η.
+    r"""(n, k) log e-values of points among fresh model draws, one column per η.
 
     $$e = \frac{(m + 1)\, g(x)}{g(x) + \sum_{j=1}^m g(y_j)}, \qquad g = \exp(\eta w)$$
 
@@ -31,7 +31,7 @@ def soft_rank(own: PerPoint, others: Tensor, etas: Tensor) -> Tensor:
 
 
 def truncated(own: PerPoint, stakes: Tensor, *, bound: float, limit: float) -> Tensor:
-    r"""(n, k) log e-values of bets on a truncated witness, one column a stake.
+    r"""(n, k) log e-values of bets on a truncated witness, one column per stake.
 
     $$e = 1 + c\,(v(x) - \delta), \qquad v = \max(-b, \min(w, b)), \quad c = \frac{\text{stake}}{b + \delta}$$
 

@@ -1,20 +1,18 @@
 """The finite set Stein discrepancy test: linear time, with places where the model fails."""
 
 import math
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from steincritic.data.points import ScoredPoints, scored
-from steincritic.errors import DoubtfulWarning, InputError, check_choice, check_count, check_positive
-from steincritic.gof.fresh import fresh_statistics
-from steincritic.gof.null import as_null_tensor, check_draws
+from steincritic.data.points import ScoredPoints
+from steincritic.errors import InputError, check_choice, check_count, check_positive
+from steincritic.gof.null import as_null_tensor, check_draws, fresh_statistics
 from steincritic.gof.result import GofResult
-from steincritic.models.base import as_model
+from steincritic.models.base import Model
 from steincritic.rng import derive, generator
 from steincritic.stein.fssd import fssd, gaussian_locations, null_weights, power_criterion, stein_features
 from steincritic.stein.kernels import Kernel, squared_scales
@@ -31,7 +29,9 @@ Choice = Callable[[ScoredPoints], Places]  # of the places at which a dataset is
 
 @dataclass(frozen=True, kw_only=True)
 class Fssd:
-    """The test of [jitkrittum2017].
+    """The test of [jitkrittum2017], by the Stein witness at a few places.
+
+    The places are in the result's settings; `stein_witness` gives the witness anywhere.
 
     Args:
         kernel: RBF or IMQ; its scale is where an optimization begins.
@@ -47,13 +47,15 @@ class Fssd:
         draws: null draws.
     """
 
+    name: ClassVar[str] = "fssd"
+
     kernel: Kernel = MEDIAN_RBF
     locations: int = 5
-    choice: str = "optimized"
+    choice: Literal["random", "optimized"] = "optimized"
     train: float = 0.2
     steps: int = 100
     learning_rate: float = 0.05
-    threshold: str = "spectrum"
+    threshold: Literal["spectrum", "fresh"] = "spectrum"
     draws: int = 999
 
     def __post_init__(self) -> None:
@@ -65,46 +67,37 @@ class Fssd:
         if not 0 < self.train < 1:
             raise InputError(f"train is the share of points to optimize on, in (0, 1): got {self.train}")
 
+    def run(
+        self, model: Model | None, datasets: ScoredPoints, *, level: float, seeds: Sequence[int]
+    ) -> list[GofResult]:
+        check_draws(self.draws, level)
+        return [self._one(model, *one, level=level) for one in zip(datasets.each(), seeds, strict=True)]
 
-def fssd_test(
-    model: Any, x: Any, *, level: float = 0.05, seed: int = 0, config: Fssd | None = None
-) -> GofResult:
-    """Test H0: p = q by the Stein witness at a few places.
-
-    The places are in the result's settings; `stein_witness` gives the witness anywhere.
-
-    Args:
-        model: q. May be None for the "spectrum" threshold when x is ScoredPoints.
-        x: the data.
-    """
-    config = config or Fssd()
-    check_draws(config.draws, level)
-    points = scored(model, x)
-    check_pairs(points)
-    tested, choose = _CHOICES[config.choice](points, config, seed)
-    locations, squared_scale = choose(tested)
-    features = stein_features(tested, config.kernel, squared_scale, locations)
-    if config.threshold == "fresh":
-        null = _fresh(model, tested, choose, config, seed)
-    else:
-        source = generator(seed, "spectrum", device=features.device)
-        null = weighted_chi_square(null_weights(features), config.draws, generator=source) / len(tested)
-    doubts = _doubts(len(tested), config)
-    for doubt in doubts:
-        warnings.warn(doubt, DoubtfulWarning, stacklevel=2)
-    found = {"locations": locations.tolist(), "squared_scale": float(squared_scale)}
-    return GofResult(
-        statistic=float(fssd(features)),
-        null_distribution=as_null_tensor(null),
-        level=level,
-        method="fssd",
-        threshold=config.threshold,
-        exact=config.threshold == "fresh",
-        n=len(tested),
-        seed=seed,
-        notes=doubts,
-        settings=asdict(config) | {"kernel": repr(config.kernel), "found": found},
-    )
+    def _one(self, model: Model | None, points: ScoredPoints, seed: int, *, level: float) -> GofResult:
+        check_pairs(points)
+        tested, choose = _CHOICES[self.choice](points, self, seed)
+        locations, squared_scale = choose(tested)
+        features = stein_features(tested, self.kernel, squared_scale, locations)
+        if self.threshold == "fresh":
+            null = _fresh(model, tested, choose, self, seed)
+        else:
+            source = generator(seed, "spectrum", device=features.device)
+            null = weighted_chi_square(null_weights(features), self.draws, generator=source) / len(tested)
+        doubts = _doubts(len(tested), self)
+        found = {"locations": locations.tolist(), "squared_scale": float(squared_scale)}
+        return GofResult(
+            statistic=float(fssd(features)),
+            null_distribution=as_null_tensor(null),
+            level=level,
+            test=self.name,
+            threshold=self.threshold,
+            exact=self.threshold == "fresh",
+            n=len(tested),
+            seed=seed,
+            notes=doubts,
+            doubts=doubts,
+            settings=asdict(self) | {"kernel": repr(self.kernel), "found": found},
+        )
 
 
 def _doubts(n: int, config: Fssd) -> tuple[str, ...]:
@@ -127,16 +120,14 @@ def weighted_chi_square(weights: Tensor, draws: int, *, generator: torch.Generat
     return torch.cat(parts)
 
 
-def _fresh(model: Any, tested: ScoredPoints, choose: Choice, config: Fssd, seed: int) -> Tensor:
+def _fresh(model: Model | None, tested: ScoredPoints, choose: Choice, config: Fssd, seed: int) -> Tensor:
     def statistic(datasets: ScoredPoints) -> Tensor:
         locations, squared_scale = choose(datasets)
         return fssd(stein_features(datasets, config.kernel, squared_scale, locations))
 
     n = len(tested)
     width = max(config.locations * tested.x.numel(), n * n if config.choice == "random" else 0)
-    return fresh_statistics(
-        statistic, as_model(model), n, draws=config.draws, seed=seed, like=tested.x, width=width
-    )
+    return fresh_statistics(statistic, model, n, draws=config.draws, seed=seed, like=tested.x, width=width)
 
 
 def _random(points: ScoredPoints, config: Fssd, seed: int) -> tuple[ScoredPoints, Choice]:

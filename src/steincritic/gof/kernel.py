@@ -1,17 +1,16 @@
 """The kernel Stein discrepancy test, by wild bootstrap or by fresh draws of the model."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from steincritic.data.points import ScoredPoints, scored
+from steincritic.data.points import ScoredPoints
 from steincritic.errors import InputError, check_choice, check_count
-from steincritic.gof.fresh import fresh_statistics
-from steincritic.gof.null import as_null_tensor, check_draws
+from steincritic.gof.null import as_null_tensor, check_draws, fresh_statistics
 from steincritic.gof.result import GofResult
-from steincritic.models.base import as_model
+from steincritic.models.base import Model
 from steincritic.rng import generator
 from steincritic.stein.kernels import Kernel
 from steincritic.stein.tiles import (
@@ -39,44 +38,54 @@ class Ksd:
             default is for independent rows; lower it for rows in time order that depend on each other.
     """
 
+    name: ClassVar[str] = "ksd"
+
     kernel: Kernel = MEDIAN_RBF
-    statistic: str = "v"
-    threshold: str = "wild"
+    statistic: Literal["v", "u"] = "v"
+    threshold: Literal["wild", "fresh"] = "wild"
     draws: int = 999
     flip: float = 0.5
 
     def __post_init__(self) -> None:
         check_choice(self.statistic, name="statistic", choices=STATISTICS)
-        check_choice(self.threshold, name="threshold", choices=tuple(_THRESHOLDS))
+        check_choice(self.threshold, name="threshold", choices=("wild", "fresh"))
         check_count(self.draws, name="draws")
         check_flip(self.flip)
 
+    def run(
+        self, model: Model | None, datasets: ScoredPoints, *, level: float, seeds: Sequence[int]
+    ) -> list[GofResult]:
+        check_draws(self.draws, level)
+        return [self._one(model, *one, level=level) for one in zip(datasets.each(), seeds, strict=True)]
 
-def ksd_test(
-    model: Any, x: Any, *, level: float = 0.05, seed: int = 0, config: Ksd | None = None
-) -> GofResult:
-    """Test H0: p = q by the kernel Stein discrepancy.
+    def _one(self, model: Model | None, points: ScoredPoints, seed: int, *, level: float) -> GofResult:
+        check_pairs(points)
+        fresh = self.threshold == "fresh"
+        observed, null = self._fresh(model, points, seed) if fresh else self._wild(points, seed)
+        return GofResult(
+            statistic=float(observed),
+            null_distribution=as_null_tensor(null),
+            level=level,
+            test=self.name,
+            threshold=self.threshold,
+            exact=fresh,
+            n=len(points),
+            seed=seed,
+            settings=asdict(self) | {"kernel": repr(self.kernel)},
+        )
 
-    Args:
-        model: q. May be None for the wild bootstrap when x is ScoredPoints.
-        x: the data.
-    """
-    config = config or Ksd()
-    check_draws(config.draws, level)
-    points = scored(model, x)
-    check_pairs(points)
-    observed, null = _THRESHOLDS[config.threshold](model, points, config, seed)
-    return GofResult(
-        statistic=float(observed),
-        null_distribution=as_null_tensor(null),
-        level=level,
-        method="ksd",
-        threshold=config.threshold,
-        exact=config.threshold == "fresh",
-        n=len(points),
-        seed=seed,
-        settings=asdict(config) | {"kernel": repr(config.kernel)},
-    )
+    def _wild(self, points: ScoredPoints, seed: int) -> tuple[Tensor, Tensor]:
+        signs = bootstrap_signs(points, self.draws, flip=self.flip, seed=seed)
+        sums = stein_sums(points, [self.kernel], signs=signs)
+        return sums.statistic(self.statistic)[0], sums.bootstrap(self.statistic)[0]
+
+    def _fresh(self, model: Model | None, points: ScoredPoints, seed: int) -> tuple[Tensor, Tensor]:
+        def statistic(datasets: ScoredPoints) -> Tensor:
+            return stein_sums(datasets, [self.kernel]).statistic(self.statistic)[..., 0]
+
+        n = len(points)
+        null = fresh_statistics(statistic, model, n, draws=self.draws, seed=seed, like=points.x, width=n * n)
+        return statistic(points), null
 
 
 def check_flip(flip: float) -> None:
@@ -92,26 +101,3 @@ def bootstrap_signs(points: ScoredPoints, draws: int, *, flip: float, seed: int)
     check_memory(len(points), points.dim, draws, points.x)
     source = generator(seed, "signs", device=points.x.device)
     return random_signs(len(points), draws, flip=flip, generator=source)
-
-
-def _wild(model: Any, points: ScoredPoints, config: Ksd, seed: int) -> tuple[Tensor, Tensor]:
-    signs = bootstrap_signs(points, config.draws, flip=config.flip, seed=seed)
-    sums = stein_sums(points, [config.kernel], signs=signs)
-    return sums.statistic(config.statistic)[0], sums.bootstrap(config.statistic)[0]
-
-
-def _fresh(model: Any, points: ScoredPoints, config: Ksd, seed: int) -> tuple[Tensor, Tensor]:
-    def statistic(datasets: ScoredPoints) -> Tensor:
-        return stein_sums(datasets, [config.kernel]).statistic(config.statistic)[..., 0]
-
-    n = len(points)
-    null = fresh_statistics(
-        statistic, as_model(model), n, draws=config.draws, seed=seed, like=points.x, width=n * n
-    )
-    return statistic(points), null
-
-
-_THRESHOLDS: dict[str, Callable[[Any, ScoredPoints, Ksd, int], tuple[Tensor, Tensor]]] = {
-    "wild": _wild,
-    "fresh": _fresh,
-}

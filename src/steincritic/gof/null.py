@@ -1,7 +1,8 @@
-"""Null distributions: what the statistic would be if the data came from the model.
+"""Null distributions: what the statistic would be if the data came from the model; and the p-value.
 
-Each function takes witness values and returns null draws of one statistic: the mean witness of n
-points, its distance from the mean over a pool of model draws, or its studentized form.
+Every p-value of the library is a rank, and `rank_pvalues` is the one place where it is computed. The other
+functions return null draws of a statistic: of any function of a dataset, or of the mean witness of n points,
+its distance from the mean over a pool of model draws, or its studentized form.
 """
 
 import math
@@ -11,21 +12,68 @@ from statistics import NormalDist
 import torch
 from torch import Tensor
 
+from steincritic.data.points import ScoredPoints, sample_points
 from steincritic.errors import InputError, check_count, check_level
+from steincritic.models.base import Model
+from steincritic.rng import derive
 from steincritic.shapes import NullDraws, PerPoint
 
+_DRAWN = 2**24  # numbers drawn from the model at a time
+_TOGETHER = 2**19  # numbers of the widest array when datasets are worked on together
 _GATHERED = 2**24  # numbers held at a time
 _SORTED = 2**22  # indices sorted at a time
 _TIE = 100 * torch.finfo(torch.float64).eps  # sums in another order differ by less, in units of the values
+
+
+def rank_pvalues(values: Tensor, reference: Tensor) -> Tensor:
+    """(1 + number of reference values at least as large) / (b + 1), for each of the values.
+
+    Uniform or larger where a value is exchangeable with the reference, and never zero.
+    """
+    ordered = reference.sort().values
+    smaller = torch.searchsorted(ordered, values.contiguous(), right=False)
+    return (1 + len(ordered) - smaller).to(torch.float64) / (len(ordered) + 1)
+
+
+def fresh_statistics(
+    statistic: Callable[[ScoredPoints], Tensor],
+    model: Model | None,
+    n: int,
+    *,
+    draws: int,
+    seed: int,
+    like: Tensor,
+    width: int,
+) -> Tensor:
+    """(draws, ...): the statistic of each of `draws` datasets of n model draws.
+
+    With the observed one these are exchangeable under the model if `statistic` is one function of
+    each dataset, all choices inside; then any rank made from them is exact.
+
+    Args:
+        statistic: ScoredPoints (m, n, d) to (m, ...), each dataset on its own.
+        like: a tensor with the dimension, dtype and device of the data.
+        width: numbers that a dataset takes at the widest, which decides how many go together.
+    """
+    size = n * like.shape[-1]
+    sets = max(1, min(draws, _DRAWN // size))  # decided by shape alone, so that draws never depend on memory
+    together = max(1, _TOGETHER // width)
+    values = []
+    for part, start in enumerate(range(0, draws, sets)):
+        count = min(sets, draws - start)
+        drawn = sample_points(model, count * n, seed=derive(seed, "null", part), like=like)
+        x, score = (t.view(count, n, -1).split(together) for t in (drawn.x, drawn.score))
+        values += [statistic(ScoredPoints(*pair)) for pair in zip(x, score, strict=True)]
+    return torch.cat(values)
 
 
 def fresh_monte_carlo(draw_witness: Callable[[int, int], PerPoint], n: int, *, draws: int) -> NullDraws:
     """Means of fresh sets of n model draws: with the observed one an exchangeable sample, so exact.
 
     Args:
-        draw_witness: (count, part) -> witness values of `count` fresh model draws, other ones a part.
+        draw_witness: (count, part) -> witness values of `count` fresh model draws, other ones per part.
     """
-    sets = max(1, _GATHERED // (64 * n))  # whole sets a part; fixed, so that results do not depend on memory
+    sets = max(1, _GATHERED // (64 * n))  # per part; fixed, so that results do not depend on memory
     means = []
     for part, start in enumerate(range(0, draws, sets)):
         count = min(sets, draws - start)

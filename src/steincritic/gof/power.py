@@ -1,21 +1,26 @@
-"""Many tests to one rejection rate, with its interval."""
+"""Many datasets, one test: its power, its level, and the rate with an interval.
+
+Each dataset is tested as `gof_test` would test it with the same seed, by the same code. Critics of many
+datasets train together. Cross-fit tests share their null runs, as they do through the cache in use;
+`CrossFit(null_pool=...)` lets each choose its own from a larger pool.
+"""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 import torch
+from torch import Tensor
 
 from steincritic.data.points import ScoredPoints
-from steincritic.errors import check_choice, check_count
-from steincritic.gof.null import check_draws, fresh_monte_carlo, pooled_bootstrap
-from steincritic.models.base import SamplingModel
-from steincritic.rng import Streams, derive, generator
-from steincritic.shapes import PerPoint
-from steincritic.training.fitted import FittedBank
-
-Witness = Callable[[ScoredPoints, int], PerPoint]
+from steincritic.devices import DeviceLike, resolve_device
+from steincritic.errors import InputError, ModelError, check_count, check_level
+from steincritic.gof.choose import TestName, choose_test
+from steincritic.gof.crossfit import CrossFit
+from steincritic.gof.test import GofTest
+from steincritic.models.base import Model, ModelLike, SamplingModel, as_model
+from steincritic.rng import derive, generator
 
 
 @dataclass(frozen=True)
@@ -45,81 +50,128 @@ class Rate:
         return Rate(self.rejections + other.rejections, self.trials + other.trials)
 
 
-@dataclass(frozen=True, kw_only=True)
-class SplitPower:
-    """How the power of trained critics is measured, [repasky2023] section 5.1.2.
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Trials:
+    """The p-values of one test on many datasets of one size."""
 
-    Args:
-        n: tested points a test.
-        runs: tests a critic, each on fresh data and with its own bootstrap.
-        draws: null draws a test.
-        pool: model draws, in multiples of n, shared by the tests of one critic.
-        threshold: "pooled" bootstrap (centered), or "fresh" Monte Carlo shared by the tests of a critic.
-        probe: estimate the divergence with one Gaussian probe a point, as the paper does in the test
-            itself; exact otherwise.
-    """
-
+    test: str
     n: int
-    runs: int = 500
-    draws: int = 500
-    pool: int = 50
-    threshold: str = "pooled"
-    probe: bool = False
-    level: float = 0.05
+    pvalues: Tensor  # (t,)
+    draws: int  # null draws of each test, so p-values are multiples of 1/(draws + 1)
+    null_pool: int = 0  # null runs that the tests choose theirs from; 0 where each has its own
 
-    def __post_init__(self) -> None:
-        for name in ("n", "runs", "draws", "pool"):
-            check_count(getattr(self, name), name=name)
-        check_choice(self.threshold, name="threshold", choices=("pooled", "fresh"))
-        check_draws(self.draws, self.level)
+    def rate(self, level: float = 0.05) -> Rate:
+        """Rejections at a level: power on other data, size on draws of the model."""
+        return Rate(int((self.pvalues <= level).sum()), len(self.pvalues))
+
+    def uniformity(self, *, seed: int = 0) -> float:
+        """Kolmogorov-Smirnov p-value of the p-values' uniformity, their steps smoothed at random.
+
+        Tests that share a pool of null runs compare two samples, theirs and the pool, so the distance has the
+        law of t r / (t + r) independent ones.
+        """
+        noise = torch.rand(len(self.pvalues), generator=generator(seed, "smoothing"), dtype=torch.float64)
+        from scipy import stats  # slow to import, so only where it is needed
+
+        smooth = (self.pvalues - noise / (self.draws + 1)).numpy()
+        t, r = len(smooth), self.null_pool
+        return float(stats.kstwo.sf(stats.kstest(smooth, "uniform").statistic, t * r // (t + r) if r else t))
+
+    def __repr__(self) -> str:
+        rate = self.rate()
+        low, high = rate.interval()
+        return (
+            f"Trials({self.test}, n={self.n}: {rate.rejections} of {rate.trials} rejected at 0.05, "
+            f"rate {rate.value:.3f} in [{low:.3f}, {high:.3f}])"
+        )
 
 
-def split_power(
-    fitted: FittedBank, data: SamplingModel, model: SamplingModel, config: SplitPower, *, seed: int
-) -> list[Rate]:
-    """The rejection rate of every critic of a bank, on data that it was not trained on."""
-    bank = fitted.snapshots.banks[0]
-
-    def member(k: int) -> Rate:
-        def witness(points: ScoredPoints, stream: int) -> PerPoint:
-            points = points.to(dtype=bank.dtype, device=bank.device)
-            probe = _probe(points, stream) if config.probe else None
-            return fitted[k : k + 1].witness(points, probe)[0]
-
-        return mean_power(witness, data, model, config, seed=derive(seed, "power", k))
-
-    return [member(k) for k in range(len(fitted))]
-
-
-def mean_power(
-    witness: Witness, data: SamplingModel, model: SamplingModel, config: SplitPower, *, seed: int
-) -> Rate:
-    """The rejection rate of the test whose statistic is the mean of a given function of the points.
+def power(
+    model: ModelLike,
+    data: ModelLike,
+    n: int,
+    test: GofTest | TestName | None = None,
+    *,
+    trials: int = 400,
+    level: float = 0.05,
+    seed: int = 0,
+    device: DeviceLike = None,
+) -> Trials:
+    """How often a test rejects the model on datasets of n draws from `data`.
 
     Args:
-        witness: (points, seed) -> one value a point; the seed is for what randomness it has.
+        model: q: anything `as_model` takes.
+        data: p: a model that can be sampled.
+        test: as for `gof_test`.
+
+    >>> import steincritic as sc
+    >>> q = sc.models.GaussianMixture([[0.0]])
+    >>> sc.power(q, sc.models.GaussianMixture([[1.0]]), 30, "ksd", trials=20).rate().value
+    1.0
     """
-    n = config.n
-
-    def values(source: SamplingModel, count: int, name: str) -> PerPoint:
-        x = source.sample(count, seed=derive(seed, name))
-        return witness(ScoredPoints(x, model.score(x)), derive(seed, name, "probe"))
-
-    observed = values(data, config.runs * n, "data").view(config.runs, n).mean(-1)
-    if config.threshold == "fresh":
-        null = fresh_monte_carlo(
-            lambda count, part: values(model, count, f"null {part}"), n, draws=config.draws
-        ).expand(config.runs, -1)
-    else:
-        pool = values(model, config.pool * n, "pool")
-        source = generator(seed, "bootstrap", device=pool.device)
-        null = pooled_bootstrap(pool, n, draws=config.runs * config.draws, generator=source).view(
-            config.runs, -1
-        )
-    pvalues = ((null >= observed[:, None]).sum(-1) + 1) / (config.draws + 1)
-    return Rate(int((pvalues <= config.level).sum()), config.runs)
+    check_count(n, name="n", least=2)
+    check_count(trials, name="trials")
+    source = _sampled(as_model(data), "data")
+    draws = [torch.as_tensor(source.sample(n, seed=derive(seed, "dataset", t))) for t in range(trials)]
+    return trials_of(model, torch.stack(draws), test, level=level, seed=seed, device=device)
 
 
-def _probe(points: ScoredPoints, seed: int) -> torch.Tensor:
-    streams = Streams.from_seeds([seed], device=points.x.device)
-    return streams.normals(0, tuple(points.x.shape), points.x.dtype)
+def calibrate(
+    model: ModelLike,
+    n: int,
+    test: GofTest | TestName | None = None,
+    *,
+    runs: int = 2000,
+    level: float = 0.05,
+    seed: int = 0,
+    device: DeviceLike = None,
+) -> Trials:
+    """The size of a test: `power` on the model's own draws.
+
+    Cross-fit tests choose their null runs from a pool of five per run, unless the test says otherwise, so
+    that no few of them decide.
+    """
+    adapted = _sampled(as_model(model), "the model")
+    chosen, _ = choose_test(test, adapted, n)
+    if isinstance(chosen, CrossFit) and chosen.null_pool is None:
+        chosen = replace(chosen, null_pool=5 * runs)
+    seed = derive(seed, "calibrate")
+    return power(adapted, adapted, n, chosen, trials=runs, level=level, seed=seed, device=device)
+
+
+def trials_of(
+    model: ModelLike,
+    datasets: Tensor,
+    test: GofTest | TestName | None = None,
+    *,
+    level: float = 0.05,
+    seed: int = 0,
+    device: DeviceLike = None,
+) -> Trials:
+    """The p-value of each of (t, n, d) datasets."""
+    check_level(level)
+    if datasets.ndim != 3:
+        raise InputError(f"datasets must have shape (t, n, d), got {tuple(datasets.shape)}")
+    adapted = as_model(model)
+    x = datasets.to(resolve_device(device, datasets))
+    points = ScoredPoints(x, adapted.score(x.flatten(0, 1)).view_as(x))
+    chosen, _ = choose_test(test, adapted, len(points))
+    results = chosen.run(adapted, points, level=level, seeds=trial_seeds(seed, len(x)))
+    return Trials(
+        test=chosen.name,
+        n=len(points),
+        pvalues=torch.tensor([result.pvalue for result in results], dtype=torch.float64),
+        draws=len(results[0].null_distribution),
+        null_pool=results[0].settings.get("null_pool", 0),
+    )
+
+
+def trial_seeds(seed: int, count: int) -> Sequence[int]:
+    """The seed of each dataset's test: `gof_test` with it gives the same p-value."""
+    return [derive(seed, "test", t) for t in range(count)]
+
+
+def _sampled(model: Model, name: str) -> SamplingModel:
+    if not isinstance(model, SamplingModel):
+        raise ModelError(f"datasets are drawn from {name}, which has no sample(n, seed=0); pass one that has")
+    return model

@@ -1,14 +1,18 @@
-"""GofResult: the outcome of one goodness-of-fit test, whatever the method."""
+"""GofResult: the outcome of one goodness-of-fit test, whichever test it was."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from steincritic.errors import InputError, check_level
+from steincritic.files import write_json
+from steincritic.gof.null import rank_pvalues
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,12 +34,13 @@ class GofResult:
     statistic: float
     null_distribution: Tensor  # (b,) the statistic under the model
     level: float
-    method: str
+    test: str  # its name
     threshold: str  # how the null distribution was made
     exact: bool  # is the level guaranteed for any n?
     n: int  # points the statistic was computed on
     seed: int
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what a reader should know, the doubts among it
+    doubts: tuple[str, ...] = ()  # why the level may be weaker than it looks
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -49,8 +54,8 @@ class GofResult:
     @property
     def pvalue(self) -> float:
         """Share of null draws at least as large, counting the observed one, so never zero."""
-        larger = int((self.null_distribution >= self.statistic).sum())
-        return (larger + 1) / (len(self.null_distribution) + 1)
+        observed = torch.tensor([self.statistic], dtype=self.null_distribution.dtype)
+        return float(rank_pvalues(observed, self.null_distribution))
 
     @property
     def rejected(self) -> bool:
@@ -65,7 +70,7 @@ class GofResult:
         verdict = "rejected" if self.rejected else "not rejected"
         return (
             f"GofResult({verdict} at level {self.level:g}: statistic={self.statistic:.4g}, "
-            f"p={self.pvalue:.3g}, {len(self.null_distribution)} null draws, {self.method})"
+            f"p={self.pvalue:.3g}, {len(self.null_distribution)} null draws, {self.test})"
         )
 
     def summary(self) -> str:
@@ -73,13 +78,13 @@ class GofResult:
         verdict = (
             "The data do not look like draws from the model"
             if self.rejected
-            else "Nothing here speaks against the model"
+            else "No evidence against the model"
         )
         strength = "exact for any sample size" if self.exact else "approximate"
         lines = [
             f"{verdict} (p = {self.pvalue:.3g}, level {self.level:g}).",
             f"Statistic {self.statistic:.4g} on {self.n} points, against {len(self.null_distribution)} "
-            f"values under the null hypothesis; method {self.method}, threshold {self.threshold_words} "
+            f"values under the null hypothesis; test {self.test}, threshold {self.threshold_words} "
             f"({strength}).",
         ]
         return "\n".join([*lines, *self.notes])
@@ -96,7 +101,7 @@ class GofResult:
             "pvalue": self.pvalue,
             "rejected": self.rejected,
             "level": self.level,
-            "method": self.method,
+            "test": self.test,
             "threshold": self.threshold,
             "exact": self.exact,
             "n": self.n,
@@ -105,6 +110,12 @@ class GofResult:
             "settings": dict(self.settings),
             "null_distribution": self.null_distribution.tolist(),
         }
+
+    def save(self, folder: str | Path) -> list[Path]:
+        """Write result.json into the folder; returns the files."""
+        path = Path(folder) / "result.json"
+        write_json(path, self.to_dict())
+        return [path]
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """The null distribution with the observed statistic."""

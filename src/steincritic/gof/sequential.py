@@ -1,4 +1,4 @@
-"""monitor: an e-process over a stream; look at it after every batch and stop whenever you like."""
+"""watch: an e-process over a stream; look at it after every batch and stop whenever you like."""
 
 import math
 import warnings
@@ -10,27 +10,27 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from steincritic.data.points import ScoredPoints, scored
-from steincritic.devices import best_device
-from steincritic.errors import DoubtfulWarning, InputError, ModelError
+from steincritic.data.points import PointsLike, ScoredPoints, scored
+from steincritic.devices import DeviceLike, resolve_device
+from steincritic.errors import DoubtfulWarning, InputError
 from steincritic.gof.betting import Sequential, log_evalues, train_bettor
 from steincritic.gof.evalues import wealth_path
-from steincritic.gof.stream_state import MonitorState, load_state
-from steincritic.models.base import SamplingModel, as_model
+from steincritic.gof.test import sampling_model
+from steincritic.gof.watch_state import WatchState
+from steincritic.models.base import ModelLike, SamplingModel, as_model
 from steincritic.rng import derive
 
-__all__ = ["MonitorState", "Sequential", "load_state", "monitor"]
 
-
-def monitor(
-    model: Any,
-    stream: Iterable[Any],
+def watch(
+    model: ModelLike,
+    stream: Iterable[PointsLike],
     *,
+    test: Sequential | None = None,
     level: float | None = None,
     seed: int | None = None,
-    config: Sequential | None = None,
-    state: MonitorState | None = None,
-) -> Iterator[MonitorState]:
+    state: WatchState | None = None,
+    device: DeviceLike = None,
+) -> Iterator[WatchState]:
     r"""Test H0: every point of a stream comes from q, at every moment of the stream.
 
     A gambler starts with wealth 1 and bets on each point by a critic trained on earlier points alone.
@@ -45,69 +45,70 @@ def monitor(
         stream: batches of points in the order they came: (n, d) tensors, arrays, frames or ScoredPoints.
         level: the accepted probability of ever raising a false alarm, 0.05 unless told otherwise.
         seed: decides every random choice, 0 unless told otherwise.
-        config: how bets are made.
+        test: how bets are made.
         state: go on from here, exactly as if the stream had never been interrupted. It brings its own
-            level, seed and config.
+            level, seed and test.
+        device: where to compute; a GPU where there is one by default.
 
     A batch that cannot be used raises InputError and leaves no trace in the last state.
 
     >>> import steincritic as sc
     >>> q = sc.models.GaussianMixture([[0.0, 0.0]])
     >>> batches = (q.sample(50, seed=k) + 1.0 for k in range(4))
-    >>> [state.rejected for state in monitor(q, batches)]
+    >>> [state.rejected for state in watch(q, batches)]
     [False, True, True, True]
     """
-    model = as_model(model)
-    if not isinstance(model, SamplingModel):
-        raise ModelError(
-            "monitoring draws from the model, which has no sample(n, seed=0); pass a (score, sample) pair"
-        )
+    sampled = sampling_model(as_model(model), why="watching", way_out="pass a (score, sample) pair")
     _check_stream(stream)
-    given = {"level": level, "seed": seed, "config": config}
-    begun = _begin(**given) if state is None else _continued(state, given)
-    return _states(model, stream, begun)
+    given = {"level": level, "seed": seed, "test": test}
+    begun = _begin(test, level, seed) if state is None else _continued(state, given, device)
+    return _states(sampled, stream, begun, device)
 
 
-def _begin(*, level: Any, seed: Any, config: Any) -> MonitorState:
-    config = config or Sequential()
-    start = math.log(config.start)
-    return MonitorState(
-        config=config,
+def _begin(test: Sequential | None, level: float | None, seed: int | None) -> WatchState:
+    test = test or Sequential()
+    start = math.log(test.start)
+    return WatchState(
+        test=test,
         level=0.05 if level is None else level,
         seed=0 if seed is None else seed,
-        log_wealths=torch.full((config.accounts,), start, dtype=torch.float64),
+        log_wealths=torch.full((test.accounts,), start, dtype=torch.float64),
         log_maximum=start,
     )
 
 
-def _continued(state: MonitorState, given: dict[str, Any]) -> MonitorState:
+def _continued(state: WatchState, given: dict[str, Any], device: DeviceLike) -> WatchState:
     for name, value in given.items():
         if value is not None and value != (own := getattr(state, name)):
             raise InputError(f"the state was begun with {name}={own!r}, which cannot change to {value!r}")
     if state.bettor is None or state.past is None:
         return state
-    return replace(state, bettor=state.bettor.to(best_device(state.past.x)))
+    return replace(state, bettor=state.bettor.to(resolve_device(device, state.past.x)))
 
 
-def _states(model: SamplingModel, stream: Iterable[Any], state: MonitorState) -> Iterator[MonitorState]:
+def _states(
+    model: SamplingModel, stream: Iterable[PointsLike], state: WatchState, device: DeviceLike
+) -> Iterator[WatchState]:
     for batch in stream:
         points = _accepted(model, batch, state)
         steps = []
-        for piece in _pieces(points, state.config.longest):
-            state, gained = _after(model, piece, _trained(model, state))
+        for piece in _pieces(points, state.test.longest):
+            state, gained = _after(model, piece, _trained(model, state, device))
             steps.append(gained)
         state = replace(state, batches=state.batches + 1, log_evalues=torch.cat(steps))
         yield state
 
 
-def _trained(model: SamplingModel, state: MonitorState) -> MonitorState:
+def _trained(model: SamplingModel, state: WatchState, device: DeviceLike) -> WatchState:
     """The state with a new critic, if one is due."""
-    config, bettor, past = state.config, state.bettor, state.past
-    due = config.first if bettor is None else config.growth * bettor.trained_on
+    test, bettor, past = state.test, state.bettor, state.past
+    due = test.first if bettor is None else test.growth * bettor.trained_on
     if past is None or len(past) < due:
         return state
     number = bettor.number + 1 if bettor else 1
-    bettor, doubts = train_bettor(model, past, config, number=number, level=state.level, seed=state.seed)
+    bettor, doubts = train_bettor(
+        model, past, test, number=number, level=state.level, seed=state.seed, device=device
+    )
     for doubt in set(doubts) - set(state.notes):
         warnings.warn(doubt, DoubtfulWarning, stacklevel=4)
     shared = torch.full_like(state.log_wealths, state.log_wealth)
@@ -115,14 +116,14 @@ def _trained(model: SamplingModel, state: MonitorState) -> MonitorState:
     return replace(state, bettor=bettor, log_wealths=shared, notes=notes)
 
 
-def _after(model: SamplingModel, points: ScoredPoints, state: MonitorState) -> tuple[MonitorState, Tensor]:
+def _after(model: SamplingModel, points: ScoredPoints, state: WatchState) -> tuple[WatchState, Tensor]:
     """The state after some points, and the log factor by which each changed the wealth."""
     seen, past = state.points, state.past
-    joined = points if past is None else _join(past, points)
+    joined = points if past is None else ScoredPoints.cat([past, points])
     if state.bettor is None:
         return replace(state, past=joined), torch.zeros(len(points), dtype=torch.float64)
     seed = derive(state.seed, "bets", seen)
-    bets = log_evalues(state.bettor, model, points, state.config, seed=seed)
+    bets = log_evalues(state.bettor, model, points, state.test, seed=seed)
     paths, wealth = wealth_path(state.log_wealths, bets)
     crossed = (wealth >= -math.log(state.level)).nonzero()
     rejected_at = state.rejected_at
@@ -139,7 +140,7 @@ def _after(model: SamplingModel, points: ScoredPoints, state: MonitorState) -> t
     return after, gained
 
 
-def _accepted(model: SamplingModel, batch: Any, state: MonitorState) -> ScoredPoints:
+def _accepted(model: SamplingModel, batch: PointsLike, state: WatchState) -> ScoredPoints:
     name = f"batch {state.batches + 1}"
     try:
         points = scored(model, batch, name=name)
@@ -152,7 +153,7 @@ def _accepted(model: SamplingModel, batch: Any, state: MonitorState) -> ScoredPo
     return points if state.past is None else points.to(state.past.x)
 
 
-def _check_stream(stream: Any) -> None:
+def _check_stream(stream: object) -> None:
     single = isinstance(stream, ScoredPoints | str | Path) or getattr(stream, "ndim", 3) < 3
     if single or not isinstance(stream, Iterable):
         raise InputError(
@@ -164,7 +165,3 @@ def _check_stream(stream: Any) -> None:
 def _pieces(points: ScoredPoints, size: int) -> Iterator[ScoredPoints]:
     for start in range(0, len(points), size):
         yield points[start : start + size]
-
-
-def _join(past: ScoredPoints, points: ScoredPoints) -> ScoredPoints:
-    return ScoredPoints(torch.cat([past.x, points.x]), torch.cat([past.score, points.score]))

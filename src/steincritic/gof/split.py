@@ -1,32 +1,31 @@
 """The paper's test: train on one part of the data, average the witness over the other."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from typing import ClassVar, Literal
 
 import torch
 
 from steincritic.critics.mlp import MLP
-from steincritic.data.points import ScoredPoints, scored
-from steincritic.errors import DoubtfulWarning, InputError, check_choice, check_count
+from steincritic.data.points import ScoredPoints
+from steincritic.errors import InputError, check_choice, check_count
 from steincritic.gof.null import as_null_tensor, check_draws
 from steincritic.gof.result import GofResult
 from steincritic.gof.thresholds import THRESHOLDS, ModelWitness, Request, choose_threshold
-from steincritic.models.base import as_model
+from steincritic.models.base import Model
 from steincritic.rng import derive
-from steincritic.training.critic import fit_critic
+from steincritic.training.critic import Critic, fit_critics
 from steincritic.training.fit import Training
 from steincritic.training.pacing import DEFAULT_STAGING, paced
-from steincritic.training.progress import Callback
 from steincritic.training.staging import Staged
 
 _LEAST_TEST_POINTS = 2
+_TOGETHER = 500  # critics trained in one bank
 
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """The split test, [repasky2023] section 4.1.
+    """The split test, [repasky2023] section 4.1: a critic trained on the points that are not tested.
 
     Args:
         train: share of the data that trains the critic; the rest is tested.
@@ -36,15 +35,18 @@ class Split:
             for a model without a sampler. See `gof.thresholds`.
         draws: null draws.
         pool: model draws of "permutation" and "pooled", in multiples of the tested points.
+        training: by default about 4,000 steps at most, however many points there are.
     """
 
+    name: ClassVar[str] = "split"
+
     train: float = 0.5
-    threshold: str = "auto"
+    threshold: Literal["auto", "fresh", "permutation", "pooled", "bootstrap-t", "z"] = "auto"
     draws: int = 999
     pool: int = 50
     staging: Staged | Literal["auto"] = DEFAULT_STAGING
     network: MLP = field(default_factory=MLP)
-    training: Training = field(default_factory=Training)
+    training: Training | None = None
     standardize: bool = True
 
     def __post_init__(self) -> None:
@@ -54,61 +56,76 @@ class Split:
         check_count(self.pool, name="pool")
         check_count(self.draws, name="draws")
 
+    def run(
+        self, model: Model | None, datasets: ScoredPoints, *, level: float, seeds: Sequence[int]
+    ) -> list[GofResult]:
+        check_draws(self.draws, level)
+        settled = self._paced(split_sizes(len(datasets), self)[0])
+        results = []
+        for start in range(0, len(seeds), _TOGETHER):
+            part = slice(start, start + _TOGETHER)
+            results += settled._run_together(model, datasets.sets(part), level=level, seeds=seeds[part])
+        return results
 
-def split_test(
-    model: Any,
-    x: Any,
-    *,
-    level: float = 0.05,
-    seed: int = 0,
-    config: Split | None = None,
-    callbacks: Sequence[Callback] | None = None,
-) -> GofResult:
-    """Test H0: p = q with a critic trained on the points that are not tested.
+    def _paced(self, trained: int) -> "Split":
+        """With the training that so many points get, where none was asked for."""
+        if self.training is not None:
+            return self
+        if self.staging == "auto":
+            return replace(self, training=paced(trained)[0])
+        training, staging = paced(trained, staging=self.staging)
+        return replace(self, training=training, staging=staging)
 
-    Args:
-        model: q. May be None when x is ScoredPoints and the threshold needs no draws.
-        x: the data.
-    """
-    given = config is not None
-    config = config or Split()
-    check_draws(config.draws, level)
-    model = None if model is None and isinstance(x, ScoredPoints) else as_model(model)
-    points = scored(model, x)
-    trained, tested = split_sizes(len(points), config)
-    if not given:
-        training, staging = paced(trained, training=config.training)
-        config = replace(config, training=training, staging=staging)
-    threshold = choose_threshold(config.threshold, model, n=tested, dim=points.dim, draws=config.draws)
-    train, test = points.split([trained, tested], seed=derive(seed, "split"))
-    critic = fit_critic(
-        model,
-        train,
-        staging=config.staging,
-        network=config.network,
-        training=config.training,
-        standardize=config.standardize,
-        seed=derive(seed, "critic"),
-        callbacks=callbacks,
-    )
-    values = critic.witness(test).to(torch.float64)
-    draw = ModelWitness(model, critic.witness, like=test.x, seed=seed)
-    request = Request(draws=config.draws, pool=config.pool, level=level, seed=seed)
-    null = THRESHOLDS[threshold](values, draw, request)
-    for doubt in null.doubts:
-        warnings.warn(doubt, DoubtfulWarning, stacklevel=2)
-    return GofResult(
-        statistic=null.statistic,
-        null_distribution=as_null_tensor(null.null_distribution),
-        level=level,
-        method="split",
-        threshold=threshold,
-        exact=null.exact,
-        n=len(test),
-        seed=seed,
-        notes=null.doubts,
-        settings=asdict(config),
-    )
+    def _run_together(
+        self, model: Model | None, datasets: ScoredPoints, *, level: float, seeds: Sequence[int]
+    ) -> list[GofResult]:
+        sizes = split_sizes(len(datasets), self)
+        name = choose_threshold(self.threshold, model, n=sizes[1], dim=datasets.dim, draws=self.draws)
+        parts = [
+            points.split(sizes, seed=derive(seed, "split"))
+            for points, seed in zip(datasets.each(), seeds, strict=True)
+        ]
+        critics = fit_critics(
+            model,
+            ScoredPoints.stack([train for train, _ in parts]),
+            seeds=[derive(seed, "critic") for seed in seeds],
+            staging=self.staging,
+            network=self.network,
+            training=self.training,
+            standardize=self.standardize,
+        )
+        return [
+            self._judged(model, critic, test, name, level=level, seed=seed)
+            for critic, (_, test), seed in zip(critics, parts, seeds, strict=True)
+        ]
+
+    def _judged(
+        self,
+        model: Model | None,
+        critic: Critic,
+        test: ScoredPoints,
+        threshold: str,
+        *,
+        level: float,
+        seed: int,
+    ) -> GofResult:
+        values = critic.witness(test).to(torch.float64)
+        draw = ModelWitness(model, critic.witness, like=test.x, seed=seed)
+        request = Request(draws=self.draws, pool=self.pool, level=level, seed=seed)
+        null = THRESHOLDS[threshold](values, draw, request)
+        return GofResult(
+            statistic=null.statistic,
+            null_distribution=as_null_tensor(null.null_distribution),
+            level=level,
+            test=self.name,
+            threshold=threshold,
+            exact=null.exact,
+            n=len(test),
+            seed=seed,
+            notes=null.doubts,
+            doubts=null.doubts,
+            settings=asdict(self),
+        )
 
 
 def split_sizes(n: int, config: Split) -> tuple[int, int]:

@@ -15,13 +15,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from steincritic.data.points import ScoredPoints, sample_points
-from steincritic.errors import InputError, ModelError, check_choice
+from steincritic.errors import InputError, ModelError
 from steincritic.gof.null import (
     bootstrap_t,
     fresh_monte_carlo,
@@ -31,7 +30,9 @@ from steincritic.gof.null import (
     pooled_bootstrap,
     studentized,
 )
-from steincritic.models.base import SamplingModel, ScoreModel
+from steincritic.gof.test import sampling_model
+from steincritic.models.base import ChainModel, Model, SamplingModel
+from steincritic.models.mixing import lag_correlation
 from steincritic.rng import derive, generator
 from steincritic.shapes import NullDraws, PerPoint, Points
 
@@ -46,6 +47,7 @@ _REPEATED = 0.01
 _WORTH = 0.5
 _FAR = 5.0  # standard errors
 _DRAWN = ("fresh", "permutation", "pooled")
+_WAY_OUT = 'pass a (score, sample) pair, or use threshold "bootstrap-t"'
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,14 +71,14 @@ class Null:
 
 
 class ModelWitness:
-    """(count, part) -> witness values of fresh model draws, other ones a part.
+    """(count, part) -> witness values of fresh model draws, other ones per part.
 
     `doubts` says after the first part what speaks against the draws being independent.
     """
 
     def __init__(
         self,
-        model: ScoreModel | None,
+        model: Model | None,
         witness: Callable[[ScoredPoints], PerPoint],
         *,
         like: Tensor,
@@ -86,7 +88,7 @@ class ModelWitness:
         self.doubts: tuple[str, ...] = ()
 
     def __call__(self, count: int, part: int) -> PerPoint:
-        model = check_sampler(self._model)
+        model = sampling_model(self._model, why="this threshold", way_out=_WAY_OUT)
         points = sample_points(model, count, seed=derive(self._seed, "null", part), like=self._like)
         values = self._witness(points).to(torch.float64)
         if part == 0:
@@ -101,7 +103,7 @@ class ModelWitness:
 Threshold = Callable[[PerPoint, ModelWitness, Request], Null]
 
 
-def choose_threshold(name: str, model: Any, *, n: int, dim: int, draws: int) -> str:
+def choose_threshold(name: str, model: Model | None, *, n: int, dim: int, draws: int) -> str:
     """The threshold that "auto" stands for; any other name stands for itself.
 
     Fresh Monte Carlo is the simplest exact one, but asks for draws x n points of the model: beyond
@@ -112,22 +114,12 @@ def choose_threshold(name: str, model: Any, *, n: int, dim: int, draws: int) -> 
         if not isinstance(model, SamplingModel):
             return "bootstrap-t"
         return "permutation" if draws * n * dim > FRESH_NUMBERS else "fresh"
-    check_choice(name, name="threshold", choices=tuple(THRESHOLDS))
     if name in _DRAWN:
-        check_sampler(model)
+        sampling_model(model, why="this threshold", way_out=_WAY_OUT)
     return name
 
 
-def check_sampler(model: Any) -> SamplingModel:
-    if not isinstance(model, SamplingModel):
-        raise ModelError(
-            "this threshold draws from the model, which has no sample(n, seed=0); pass a (score, sample) "
-            'pair, or use threshold "bootstrap-t"'
-        )
-    return model
-
-
-def dependence(model: Any, x: Points, values: PerPoint) -> tuple[str, ...]:
+def dependence(model: Model, x: Points, values: PerPoint) -> tuple[str, ...]:
     """What speaks against model draws, in the order they came, being independent of each other.
 
     Asked are the model's own `effective_sample_size(x)` where it has one, repeated rows, and the
@@ -139,7 +131,7 @@ def dependence(model: Any, x: Points, values: PerPoint) -> tuple[str, ...]:
         found.append(f"by model.effective_sample_size {m} draws are worth {size:.0f} independent ones")
     if (repeated := 1 - len(x.unique(dim=0)) / m) > _REPEATED:
         found.append(f"{repeated:.0%} of {m} draws repeat another one")
-    correlation = _lag_correlation(values)
+    correlation = lag_correlation(values)
     if abs(correlation) > max(_CORRELATION, _FAR / math.sqrt(m)):
         found.append(f"the witness of a draw has correlation {correlation:.2f} with that of the next")
     if not found:
@@ -174,7 +166,7 @@ def _pooled(values: PerPoint, draw: ModelWitness, request: Request) -> Null:
     pool, doubts = draw.pool(request.pool * len(values)), []
     if request.pool < _LEAST_POOL:
         doubts.append(
-            f"The pool holds {request.pool} model draws a tested point, and its own error is not counted: "
+            f"The pool holds {request.pool} model draws per tested point, and its own error is not counted: "
             f'take at least {_LEAST_POOL}, or threshold "permutation", which is exact for any pool.'
         )
     if abs(float(studentized(pool))) > _FAR:
@@ -230,12 +222,11 @@ def _null(
     )
 
 
-def _effective_size(model: Any, x: Points) -> float:
-    ask = getattr(model, "effective_sample_size", None)
-    if ask is None:
+def _effective_size(model: Model, x: Points) -> float:
+    if not isinstance(model, ChainModel):
         return float(len(x))
     try:
-        return float(ask(x))
+        return float(model.effective_sample_size(x))
     except Exception as error:
         first_line = str(error).splitlines()[0] if str(error) else "no message"
         what = f"model.effective_sample_size raised {type(error).__name__}: {first_line}"
@@ -245,12 +236,6 @@ def _effective_size(model: Any, x: Points) -> float:
 def _skewness(values: PerPoint) -> float:
     centered = values - values.mean()
     return float(centered.pow(3).mean() / centered.pow(2).mean() ** 1.5)
-
-
-def _lag_correlation(values: PerPoint) -> float:
-    centered = values - values.mean()
-    square = float(centered.pow(2).sum())
-    return float((centered[1:] * centered[:-1]).sum()) / square if square > 0 else 0.0
 
 
 def _check_spread(values: PerPoint) -> None:

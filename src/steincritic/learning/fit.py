@@ -11,12 +11,13 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
+from torch import nn
 
 from steincritic.critics.bank import Bank
-from steincritic.data.arrays import as_points
+from steincritic.data.arrays import ArrayLike, as_points
+from steincritic.devices import DeviceLike, resolve_device
 from steincritic.errors import DoubtfulWarning, InputError
 from steincritic.learning.learnable import EnergyMLP, as_learnable
 from steincritic.learning.run import Run
@@ -24,6 +25,7 @@ from steincritic.learning.settings import FOR_PERCEPTRONS, Learning
 from steincritic.learning.state import LearningCheckpoint
 from steincritic.models.base import SamplingModel
 from steincritic.models.perceptron_energy import PerceptronEnergy
+from steincritic.models.rbm import GaussianBernoulliRBM
 from steincritic.shapes import Points
 from steincritic.training.history import History
 from steincritic.training.progress import Callback
@@ -33,7 +35,7 @@ _FINEST = 1e-3  # of a standard deviation: rounding beyond it would be learned
 Observer = Callable[[int, SamplingModel], None]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FittedEnergy:
     """A learned model, and what its learning was like.
 
@@ -50,17 +52,20 @@ class FittedEnergy:
     seed: int
     seconds: float
 
+    def __repr__(self) -> str:
+        return f"FittedEnergy({self.model!r}, learned in {self.seconds:.0f} s)"
+
 
 def fit_energy(
-    model: Any,
-    x: Any,
+    model: EnergyMLP | PerceptronEnergy | GaussianBernoulliRBM | nn.Module,
+    x: ArrayLike,
     *,
-    config: Learning | None = None,
+    learning: Learning | None = None,
     seed: int = 0,
+    device: DeviceLike = None,
     callbacks: Sequence[Callback] = (),
     observers: Sequence[Observer] = (),
     checkpoint: str | Path | LearningCheckpoint | None = None,
-    device: torch.device | str | None = None,
 ) -> FittedEnergy:
     """Learn an energy model from data.
 
@@ -68,8 +73,9 @@ def fit_energy(
         model: the start: a GaussianBernoulliRBM, `EnergyMLP(hidden=...)`, a PerceptronEnergy, or an
             energy `nn.Module`. It is not changed.
         x: (n, d) data: tensor, array, frame or file path.
-        config: by default settings that suit the model: FOR_PERCEPTRONS, or else Learning().
+        learning: by default settings that suit the model: FOR_PERCEPTRONS, or else Learning().
         seed: decides the first weights, the batches and the probes.
+        device: that of x, unless told otherwise.
         callbacks: called as (step, steps, row) with each row of the history; may raise to stop.
         observers: called as (step, model) at the same times, to look at the model or draw from it.
         checkpoint: a file to resume from if it is there and to keep up to date; it must stem from the
@@ -79,16 +85,17 @@ def fit_energy(
         DivergedError: naming the step at which a loss or weight was not finite, or absurdly large.
 
     >>> x = torch.randn(500, 2, generator=torch.Generator().manual_seed(0)) + 3
-    >>> fitted = fit_energy(EnergyMLP(hidden=(8,)), x, config=Learning(steps=2, batch_size=50))
+    >>> fitted = fit_energy(EnergyMLP(hidden=(8,)), x, learning=Learning(steps=2, batch_size=50))
     >>> fitted.model.sample(4, seed=1).shape
     torch.Size([4, 2])
     """
     began = time.perf_counter()
-    config = config or (FOR_PERCEPTRONS if isinstance(model, EnergyMLP | PerceptronEnergy) else Learning())
-    x = as_points(x).detach()
-    x = _rounded(x, getattr(torch, config.dtype)).to(x.device if device is None else device)
-    check_rows(x, config)
-    run = Run(as_learnable(model, x, seed), x, config, seed, LearningCheckpoint.at(checkpoint))
+    usual = FOR_PERCEPTRONS if isinstance(model, EnergyMLP | PerceptronEnergy) else Learning()
+    config, rows = learning or usual, as_points(x).detach()
+    place = rows.device if device is None else resolve_device(device, rows)
+    rows = _rounded(rows, getattr(torch, config.dtype)).to(place)
+    check_rows(rows, config)
+    run = Run(as_learnable(model, rows, seed), rows, config, seed, LearningCheckpoint.at(checkpoint))
     run.learn(callbacks, observers)
     _warn_if_by_heart(run.history, float((1 / run.rows.var(0)).sum()))
     return FittedEnergy(run.result, run.history, run.critic, seed, time.perf_counter() - began)

@@ -10,7 +10,7 @@ from steincritic.models.adapters import (
     PyMCPosterior,
     StanPosterior,
 )
-from steincritic.models.base import DensityModel, SamplingModel, ScoreModel, as_model, dimension
+from steincritic.models.base import DensityModel, Model, SamplingModel, as_model, dimension
 from steincritic.models.density import DistributionModel, LogDensity, PairModel
 from steincritic.models.grid import GridModel
 from steincritic.models.langevin import Langevin, LangevinModel
@@ -31,6 +31,7 @@ __all__ = [
     "Langevin",
     "LangevinModel",
     "LogDensity",
+    "Model",
     "NumPyroPosterior",
     "NumericDensity",
     "OpenMMModel",
@@ -38,7 +39,6 @@ __all__ = [
     "PerceptronEnergy",
     "PyMCPosterior",
     "SamplingModel",
-    "ScoreModel",
     "StanPosterior",
     "as_model",
     "dimension",

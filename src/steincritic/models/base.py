@@ -1,42 +1,88 @@
-"""What a model is to this library: something with a score, perhaps with a sampler."""
+"""What a model is to this library: something with a score, and what else it may offer.
 
-from typing import Any, Protocol, runtime_checkable
+Only the score is needed. Everything else a model can have is declared here and asked for by these protocols
+and functions, nowhere else:
+
+| it has | protocol | what it is for |
+|---|---|---|
+| `sample(n, seed=0)` | `SamplingModel` | exact tests, regions, p-values of points |
+| `log_prob(x)` | `DensityModel` | `doctor`'s check of the score, Langevin chains |
+| `effective_sample_size(x)` | `ChainModel` | what its draws are worth |
+| `unconstrain(draws)` | `ConstrainedModel` | named draws of a posterior |
+| `dim`, `names`, `like` | `dimension`, `coordinate_names`, `own_dtype` | checks, labels, precision |
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.distributions import Distribution
 
 from steincritic.errors import InputError
 from steincritic.shapes import PerPoint, Points
 
 
 @runtime_checkable
-class ScoreModel(Protocol):
-    """q, known by its score s_q = ∇ log q at points; nothing else is ever asked of it."""
+class Model(Protocol):
+    """q, known by its score s_q = ∇ log q at points; nothing else has to be known of it."""
 
     def score(self, x: Points) -> Points: ...
 
 
 @runtime_checkable
-class SamplingModel(ScoreModel, Protocol):
-    """A score model that can also be sampled; the seed alone decides the draws."""
+class SamplingModel(Model, Protocol):
+    """A model that can also be sampled; the seed alone decides the draws."""
 
     def sample(self, n: int, *, seed: int = 0) -> Points: ...
 
 
 @runtime_checkable
-class DensityModel(ScoreModel, Protocol):
-    """A score model whose log-density is known, up to a constant or exactly."""
+class DensityModel(Model, Protocol):
+    """A model whose log-density is known, up to a constant or exactly."""
 
     def log_prob(self, x: Points) -> PerPoint: ...
 
 
-def dimension(model: ScoreModel) -> int | None:
+@runtime_checkable
+class ChainModel(Model, Protocol):
+    """A model whose sampler knows how many independent draws its draws are worth."""
+
+    def effective_sample_size(self, x: Points) -> float: ...
+
+
+@runtime_checkable
+class ConstrainedModel(Model, Protocol):
+    """A posterior that takes draws of its own named parameters to the coordinates of its score."""
+
+    def unconstrain(self, draws: Any) -> Points: ...
+
+
+Score: TypeAlias = Callable[[Tensor], Tensor]
+Sampler: TypeAlias = Callable[[int, int], Tensor]  # n and seed to (n, d)
+# What `as_model` takes; the last stands for objects of other libraries, which are told by their class.
+ModelLike: TypeAlias = Model | Distribution | nn.Module | Score | tuple[Score, Sampler | None] | object
+
+
+def dimension(model: Model) -> int | None:
     """The model's number of coordinates where it states one (attribute `dim`)."""
     dim = getattr(model, "dim", None)
     return dim if isinstance(dim, int) else None
 
 
-def as_model(obj: Any) -> ScoreModel:
+def coordinate_names(model: Model | None) -> tuple[str, ...] | None:
+    """What the model calls its coordinates, where it names them."""
+    names = getattr(model, "names", None)
+    return None if names is None else tuple(map(str, names))
+
+
+def own_dtype(model: Model) -> torch.dtype | None:
+    """The precision that the model computes in, where it states one (attribute `like`, a tensor)."""
+    like = getattr(model, "like", None)
+    return like.dtype if isinstance(like, Tensor) else None
+
+
+def as_model(obj: ModelLike) -> Model:
     """Make a score model of whatever describes q.
 
     Accepted: an object with `score(x)` (and, for exact tests, `sample(n, seed=0)`); a
@@ -56,10 +102,10 @@ def as_model(obj: Any) -> ScoreModel:
 
     if (model := adapt(obj)) is not None:  # first: estimators of scikit-learn have another kind of score
         return model
-    if isinstance(obj, torch.distributions.Distribution):
+    if isinstance(obj, Distribution):
         check_support(obj)
         return DistributionModel(obj)
-    if isinstance(obj, ScoreModel):
+    if isinstance(obj, Model):
         return obj
     if isinstance(obj, nn.Module):
         return ModuleDensity(obj) if hasattr(obj, "log_prob") else EnergyModel(obj)

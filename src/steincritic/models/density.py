@@ -71,7 +71,7 @@ class DistributionModel(LogDensity):
         try:
             self._joint_log_prob(draw.double())
         except RuntimeError:
-            return at_home(self._joint_log_prob, draw[:0])
+            return in_own_precision(self._joint_log_prob, draw[:0])
         return self._joint_log_prob
 
     def _joint_log_prob(self, x: Points) -> PerPoint:
@@ -80,7 +80,7 @@ class DistributionModel(LogDensity):
 
     def sample(self, n: int, *, seed: int = 0) -> Points:
         check_count(n, name="n")
-        return lent_draws(lambda: self._distribution.sample((n,)), seed=seed).view(n, -1)
+        return seeded_draws(lambda: self._distribution.sample((n,)), seed=seed).view(n, -1)
 
 
 def check_support(distribution: Distribution) -> None:
@@ -139,12 +139,12 @@ class PairModel:
             self.sample = lambda n, *, seed=0: sampler(n, seed)
 
 
-def at_home(function: Callable[[Tensor], Tensor], like: Tensor) -> Callable[[Tensor], PerPoint]:
+def in_own_precision(function: Callable[[Tensor], Tensor], like: Tensor) -> Callable[[Tensor], PerPoint]:
     """A function that is asked in one dtype, on one device, and answers in those of its argument."""
     return lambda x: function(x.to(like)).to(x)
 
 
-def lent_draws(draw: Callable[[], Tensor], *, seed: int) -> Points:
+def seeded_draws(draw: Callable[[], Tensor], *, seed: int) -> Points:
     """Draws of a sampler that knows only torch's global generators: these get the seed, then are restored."""
     with torch.random.fork_rng(), torch.no_grad():
         torch.random.manual_seed(seed)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from steincritic.errors import DoubtfulWarning, InputError, ModelError, check_count, check_positive
-from steincritic.models.base import DensityModel, ScoreModel, as_model, dimension
+from steincritic.models.base import DensityModel, Model, as_model, dimension
 from steincritic.models.mixing import effective_draws, potential_scale
 from steincritic.rng import generator
 from steincritic.shapes import PerPoint, Points
@@ -217,7 +217,7 @@ class _State:
 class _Target:
     """A model at an inverse temperature: density q^beta."""
 
-    def __init__(self, model: ScoreModel, beta: float = 1.0) -> None:
+    def __init__(self, model: Model, beta: float = 1.0) -> None:
         self.model, self.beta = model, beta
 
     def at(self, x: Points) -> _State:

@@ -1,4 +1,9 @@
-"""How well chains mix: effective sample size and R-hat of traces (chains, steps, d)."""
+"""How much draws depend on each other: autocorrelation, effective sample size and R-hat.
+
+Traces are (chains, steps, d); every autocorrelation of the library comes from `autocovariances`.
+"""
+
+import math
 
 import torch
 from torch import Tensor
@@ -19,7 +24,7 @@ def autocorrelations(trace: Tensor) -> Tensor:
     """(steps, d): by lag, mean over the chains, against the spread of all of them: chains that stay apart
     have correlations that do not die out."""
     steps = trace.shape[1]
-    covariance = _autocovariances(trace).mean(0)  # (steps, d)
+    covariance = autocovariances(trace).mean(0)  # (steps, d)
     within = covariance[0] * steps / (steps - 1)
     correlation = 1 - (within - covariance) / _total_variance(trace, within)
     correlation[0] = 1.0
@@ -39,8 +44,33 @@ def _total_variance(trace: Tensor, within: Tensor) -> Tensor:
     return (steps - 1) / steps * within + trace.mean(1).var(0)
 
 
-def _autocovariances(trace: Tensor) -> Tensor:
+def autocovariances(trace: Tensor) -> Tensor:
+    """(chains, steps, d): by lag, of each chain around its own mean, divided by the steps (by FFT)."""
     steps = trace.shape[1]
     spectrum = torch.fft.rfft(trace - trace.mean(1, keepdim=True), n=2 * steps, dim=1)
     covariance: Tensor = torch.fft.irfft(spectrum.abs().square(), dim=1)[:, :steps] / steps
     return covariance
+
+
+def lag_correlation(values: Tensor) -> float:
+    """Of each of (n,) values with the next; 0 where they do not vary."""
+    covariance = autocovariances(values[None, :, None])[0, :2, 0]
+    varies = float(covariance[0]) > torch.finfo(values.dtype).eps * float(values.square().mean())
+    return float(covariance[1] / covariance[0]) if len(values) > 1 and varies else 0.0
+
+
+def autocorrelation_time(series: Tensor) -> float:
+    """The largest integrated autocorrelation time of columns (n, k), at least 1 [geyer1992].
+
+    Sums of neighboring autocorrelations are positive for a reversible chain; the first that does not
+    stand out of the noise of independent draws ends the sum.
+    """
+    n, slowest = len(series), 1.0
+    noise = 3 * math.sqrt(2 / n)
+    for part in series.split(8, dim=1):  # a few at a time, for memory
+        covariance = autocovariances(part[None])[0, : n - n % 2].T  # (k, n)
+        pairs = covariance.reshape(len(covariance), -1, 2).sum(2)
+        pairs = pairs / covariance[:, :1].clamp_min(torch.finfo(torch.float64).tiny)
+        kept = torch.where((pairs <= noise).cumsum(1) == 0, pairs, torch.zeros_like(pairs)).sum(1)
+        slowest = max(slowest, float((2 * kept - 1).max()))
+    return slowest

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from steincritic.errors import InputError, ModelError
-from steincritic.models.base import ScoreModel, as_model
+from steincritic.models.base import Model, as_model
 from steincritic.models.saved import load_saved
 
 
@@ -26,7 +26,7 @@ def load_attribute(spec: str) -> Any:
     return getattr(module, attribute)
 
 
-def load_model(spec: str) -> ScoreModel:
+def load_model(spec: str) -> Model:
     """A model by its name; `FILE.safetensors` and `rbm:FILE` are saved energy models."""
     return as_model(load_object(spec))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from steincritic.diagnosis import Diagnosis
+from steincritic.diagnosis.check import CheckResult
 from steincritic.diagnosis.regions import Condition, Region
 from steincritic.report.style import styled
 
@@ -25,7 +25,7 @@ _NAME = 24  # letters of a column's name beside an axis
 _SHADE: Any = {"color": ALARM, "alpha": 0.17, "linewidth": 0}
 
 
-def null_histogram(diagnosis: Diagnosis) -> str:
+def null_histogram(diagnosis: CheckResult) -> str:
     test = diagnosis.test
     with _drawing(4.1, 2.2) as (figure, ax):
         values = test.null_distribution.cpu().numpy()
@@ -36,7 +36,7 @@ def null_histogram(diagnosis: Diagnosis) -> str:
     return _svg(figure, "null")
 
 
-def witness_histogram(diagnosis: Diagnosis) -> str:
+def witness_histogram(diagnosis: CheckResult) -> str:
     half = diagnosis.halves.first
     with _drawing(4.1, 2.2) as (figure, ax):
         own = diagnosis.points.witness.numpy()
@@ -61,7 +61,7 @@ def witness_histogram(diagnosis: Diagnosis) -> str:
     return _svg(figure, "witness")
 
 
-def training_curves(diagnosis: Diagnosis) -> str:
+def training_curves(diagnosis: CheckResult) -> str:
     with _drawing(4.1, 2.2) as (figure, ax):
         for half, name, color in zip(
             diagnosis.halves, ("first half", "second half"), (DATA, MODEL), strict=True
@@ -77,7 +77,7 @@ def training_curves(diagnosis: Diagnosis) -> str:
     return _svg(figure, "training")
 
 
-def coordinate_bars(diagnosis: Diagnosis, most: int = 15) -> str:
+def coordinate_bars(diagnosis: CheckResult, most: int = 15) -> str:
     shown, wrong = diagnosis.coordinates[:most], set(diagnosis.wrong_coordinates)
     with _drawing(4.1, 0.22 * len(shown) + 0.7) as (figure, ax):
         ax.barh(
@@ -92,7 +92,7 @@ def coordinate_bars(diagnosis: Diagnosis, most: int = 15) -> str:
     return _svg(figure, "coordinates")
 
 
-def region_plot(diagnosis: Diagnosis, region: Region, number: int) -> str:
+def region_plot(diagnosis: CheckResult, region: Region, number: int) -> str:
     """Data and model draws in the first two columns of the rule, the rule's box shaded."""
     columns = list(dict.fromkeys(c.column for c in region.conditions))[:2]
     data = _sample(diagnosis.data.x, _CLOUD, seed=number)
@@ -110,7 +110,7 @@ def region_plot(diagnosis: Diagnosis, region: Region, number: int) -> str:
     return _svg(figure, f"region{number}")
 
 
-def _one_column(ax: "Axes", diagnosis: Diagnosis, column: int) -> None:
+def _one_column(ax: "Axes", diagnosis: CheckResult, column: int) -> None:
     data = diagnosis.data.x[:, column].cpu().numpy()
     draws = diagnosis.halves.draws
     drawn = data if draws is None else draws.x[:, column].cpu().numpy()
@@ -150,7 +150,7 @@ def _within(span: tuple[float, float], low: float, high: float) -> tuple[float, 
     return (low - span[0]) / width, (high - span[0]) / width
 
 
-def field_plot(diagnosis: Diagnosis) -> tuple[str, str] | None:
+def field_plot(diagnosis: CheckResult) -> tuple[str, str] | None:
     """Arrows of s_p - s_q for the most telling pair of coordinates, and what the picture shows."""
     single = [c for c in diagnosis.coordinates if c.first == c.last]
     if not single:
@@ -184,7 +184,7 @@ def field_plot(diagnosis: Diagnosis) -> tuple[str, str] | None:
     )
 
 
-def _field_line(diagnosis: Diagnosis, x: torch.Tensor) -> str:
+def _field_line(diagnosis: CheckResult, x: torch.Tensor) -> str:
     low, high = torch.quantile(x[:5000, 0], torch.tensor([0.005, 0.995], dtype=torch.float64)).tolist()
     at = torch.linspace(low, high, 200, dtype=torch.float64)[:, None]
     with _drawing(4.1, 2.2) as (figure, ax):
@@ -194,7 +194,7 @@ def _field_line(diagnosis: Diagnosis, x: torch.Tensor) -> str:
     return _svg(figure, "field")
 
 
-def _mean_gap(diagnosis: Diagnosis, at: torch.Tensor) -> np.ndarray:
+def _mean_gap(diagnosis: CheckResult, at: torch.Tensor) -> np.ndarray:
     gaps = [half.critic.score_gap(at.to(diagnosis.data.x)).double().cpu() for half in diagnosis.halves]
     return torch.stack(gaps).mean(0).numpy()
 

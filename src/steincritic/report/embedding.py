@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from steincritic.diagnosis import Diagnosis
+from steincritic.diagnosis.check import CheckResult
 
 _MOST = 1500  # points on the map
 _WORST = 300  # of them chosen for their witness
@@ -19,7 +19,7 @@ class Map:
     how: str
 
 
-def plane_map(diagnosis: Diagnosis, *, seed: int = 0) -> Map:
+def plane_map(diagnosis: CheckResult, *, seed: int = 0) -> Map:
     """t-SNE where openTSNE is installed, else the first two principal components."""
     n = len(diagnosis.data)
     source = np.random.default_rng(seed)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from steincritic.diagnosis import Diagnosis
+from steincritic.diagnosis.check import CheckResult
 from steincritic.errors import InputError
 from steincritic.files import package_version, write_atomically
 from steincritic.report import drawings
@@ -31,12 +31,12 @@ class About:
     """How a report came to be."""
 
     title: str = "Does the model fit the data?"
-    command: str = "steincritic.diagnose(model, x)"
+    command: str = "steincritic.check(model, x)"
     config: Mapping[str, Any] = field(default_factory=dict)
 
 
 def save_report(
-    diagnosis: Diagnosis,
+    diagnosis: CheckResult,
     path: str | Path,
     *,
     about: About | None = None,
@@ -53,7 +53,7 @@ def save_report(
 
 
 def render(
-    diagnosis: Diagnosis, *, about: About | None = None, image_shape: tuple[int, ...] | None = None
+    diagnosis: CheckResult, *, about: About | None = None, image_shape: tuple[int, ...] | None = None
 ) -> str:
     from jinja2 import Environment, FileSystemLoader
     from markupsafe import Markup
@@ -97,15 +97,15 @@ def check_shape(image_shape: tuple[int, ...] | None, dim: int) -> None:
         )
 
 
-def _verdict(diagnosis: Diagnosis) -> str:
+def _verdict(diagnosis: CheckResult) -> str:
     test, n = diagnosis.test, f"{len(diagnosis.data):,}"
     if not test.rejected:
-        return f"Nothing in these {n} points speaks against the model (p = {test.pvalue:.2g})."
+        return f"No evidence against the model in these {n} points (p = {test.pvalue:.2g})."
     most = f" The first place to look: {_first_place(diagnosis)}." if _first_place(diagnosis) else ""
     return f"The model does not fit these {n} points (p = {test.pvalue:.2g}).{most}"
 
 
-def _first_place(diagnosis: Diagnosis) -> str:
+def _first_place(diagnosis: CheckResult) -> str:
     if diagnosis.regions:
         return f"where {diagnosis.regions[0].rule}"
     if diagnosis.wrong_coordinates:
@@ -113,7 +113,7 @@ def _first_place(diagnosis: Diagnosis) -> str:
     return f"row {int(diagnosis.points.flagged[0])}" if len(diagnosis.points) else ""
 
 
-def _cloud(diagnosis: Diagnosis) -> dict[str, Any]:
+def _cloud(diagnosis: CheckResult) -> dict[str, Any]:
     """Places, witness as a shade from 0 to 8, and hover texts of the points on the map."""
     plane = plane_map(diagnosis, seed=diagnosis.seed)
     witness = diagnosis.points.witness.numpy()
@@ -135,7 +135,7 @@ def _cloud(diagnosis: Diagnosis) -> dict[str, Any]:
     return {"dots": dots, "how": plane.how, "shown": len(dots)}
 
 
-def _table(diagnosis: Diagnosis) -> dict[str, Any]:
+def _table(diagnosis: CheckResult) -> dict[str, Any]:
     points = diagnosis.points
     columns = _telling_columns(diagnosis)
     flagged = set(points.flagged.tolist())
@@ -154,12 +154,12 @@ def _table(diagnosis: Diagnosis) -> dict[str, Any]:
     return {"columns": [diagnosis.names[j] for j in columns], "rows": rows}
 
 
-def _telling_columns(diagnosis: Diagnosis) -> list[int]:
+def _telling_columns(diagnosis: CheckResult) -> list[int]:
     ranked = [j for c in diagnosis.coordinates for j in range(c.first, c.last + 1)]
     return ranked[:_COLUMNS]
 
 
-def _gallery(diagnosis: Diagnosis, shape: tuple[int, ...]) -> list[tuple[str, list[dict[str, str]]]]:
+def _gallery(diagnosis: CheckResult, shape: tuple[int, ...]) -> list[tuple[str, list[dict[str, str]]]]:
     groups = [
         ("Worst: least explained by the model", diagnosis.points.worst(_IMAGES)),
         ("Best: as the model expects", diagnosis.points.best(_IMAGES)),
@@ -179,7 +179,7 @@ def _gallery(diagnosis: Diagnosis, shape: tuple[int, ...]) -> list[tuple[str, li
     ]
 
 
-def _missing(diagnosis: Diagnosis, shape: tuple[int, ...] | None) -> dict[str, Any] | None:
+def _missing(diagnosis: CheckResult, shape: tuple[int, ...] | None) -> dict[str, Any] | None:
     missing = diagnosis.missing
     if missing is None or not len(missing):
         return None

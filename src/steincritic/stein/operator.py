@@ -9,6 +9,8 @@ from steincritic.data.points import ScoredPoints
 from steincritic.shapes import PerPoint
 from steincritic.stein.divergence import Divergence, VectorField, exact
 
+_MOST_BLOCKS = 64
+
 
 def stein_values(score: Tensor, f: Tensor, div_f: Tensor) -> Tensor:
     r"""Apply the model's Stein operator to a critic, at each point.
@@ -37,6 +39,12 @@ def stein_values_by_block(score: Tensor, f: Tensor, parts: Tensor, blocks: Seque
     """
     product = score * f
     return torch.stack([product[..., block].sum(-1) for block in blocks], dim=-1) + parts
+
+
+def coordinate_blocks(dim: int) -> tuple[slice, ...]:
+    """Coordinates singly where they are few, in blocks of neighbors beyond."""
+    width = -(-dim // _MOST_BLOCKS)
+    return tuple(slice(j, min(j + width, dim)) for j in range(0, dim, width))
 
 
 def witness_of(field: VectorField, points: ScoredPoints, *, divergence: Divergence = exact) -> PerPoint:

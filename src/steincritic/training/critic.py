@@ -1,7 +1,7 @@
 """A fitted critic: its field, its witness, its file; and fit_critic, which makes one."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,11 +14,11 @@ from steincritic.critics.module import ModuleNetwork
 from steincritic.critics.network import Network
 from steincritic.data.arrays import as_points
 from steincritic.data.frame import Frame, model_frame
-from steincritic.data.points import ScoredPoints, scored
-from steincritic.devices import best_device
+from steincritic.data.points import PointsLike, ScoredPoints, model_and_points, scored
+from steincritic.devices import DeviceLike
 from steincritic.errors import FileFormatError, InputError, check_choice
 from steincritic.files import read_tensors, write_tensors
-from steincritic.models.base import ScoreModel, as_model
+from steincritic.models.base import Model, ModelLike, as_model
 from steincritic.rng import derive
 from steincritic.shapes import PerPoint, Points
 from steincritic.training.fit import Training, Yardsticks, always, fit_bank
@@ -27,7 +27,7 @@ from steincritic.training.history import History
 from steincritic.training.pacing import DEFAULT_STAGING
 from steincritic.training.progress import Callback, ProgressBar
 from steincritic.training.selection import Snapshots
-from steincritic.training.staging import Staging
+from steincritic.training.staging import Staged, Staging
 from steincritic.training.suggest import suggest_stagings
 
 _FORMAT = "steincritic-critic-1"
@@ -35,32 +35,32 @@ _MISFITS = (KeyError, TypeError, ValueError, RuntimeError, IndexError, Assertion
 _HELD_OUT = 0.2  # of the points, for the monitor, as in [repasky2023] section 5.2
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Critic:
     """One trained critic with the model it speaks about.
 
-    The witness is what tests and diagnoses use: one number a point, mean zero on draws of the model.
+    The witness is what tests and findings use: one number per point, mean zero on draws of the model.
     Points are a tensor, an array, a frame or a file; `ScoredPoints` where the model is not at hand.
     """
 
     fitted: FittedBank
     frame: Frame
-    model: ScoreModel | None = None
+    model: Model | None = None
 
-    def witness(self, x: Any) -> PerPoint:
+    def witness(self, x: PointsLike) -> PerPoint:
         """(T_q f)(x), exact, for the scaleless critic."""
         return self.fitted.witness(self.frame.enter(self._scored(x)))[0]
 
-    def shares(self, x: Any, blocks: Sequence[slice]) -> Tensor:
+    def shares(self, x: PointsLike, blocks: Sequence[slice]) -> Tensor:
         """(n, k): the witness split over blocks of coordinates."""
         return self.fitted.shares(self.frame.enter(self._scored(x)), blocks)[0]
 
-    def field(self, x: Any) -> Points:
+    def field(self, x: PointsLike) -> Points:
         """The vector field, in the data's own units, whose Stein value is the witness."""
         f = self._standard_field(x)
         return f * self.frame.scale.to(f)
 
-    def score_gap(self, x: Any) -> Points:
+    def score_gap(self, x: PointsLike) -> Points:
         """The estimate of s_q - s_p: arrows from where the model has too little mass to too much."""
         f = self._standard_field(x)
         return f / self.frame.scale.to(f)
@@ -70,12 +70,27 @@ class Critic:
         """By epoch: loss, stein, penalty, lam, and what was measured besides."""
         return self.fitted.history.member(0)
 
-    def save(self, path: str | Path) -> None:
-        """Write the critic to one safetensors file: numbers and JSON, no code."""
-        banks = self.fitted.snapshots.banks
+    def __repr__(self) -> str:
+        about = "without its model" if self.model is None else f"of {self.model!r}"
+        epochs = len(self.fitted.history["loss"]) if "loss" in self.fitted.history else 0
+        return f"Critic({len(self.frame.scale)} dimensions, {epochs} epochs, {about})"
+
+    def to(self, device: torch.device) -> "Critic":
+        """The same critic with its weights on another device."""
+        snapshots = self.fitted.snapshots
+        banks = tuple(
+            Bank(bank.network, {name: value.to(device) for name, value in bank.parameters.items()})
+            for bank in snapshots.banks
+        )
+        fitted = replace(self.fitted, snapshots=Snapshots(banks, snapshots.coefficients.to(device)))
+        frame = Frame(self.frame.location.to(device), self.frame.scale.to(device))
+        return Critic(fitted, frame, self.model)
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """All that the critic is, as tensors and plain values; `from_state` makes it again."""
         tensors = {
             f"snapshot/{k}/{name}": value
-            for k, bank in enumerate(banks)
+            for k, bank in enumerate(self.fitted.snapshots.banks)
             for name, value in bank.parameters.items()
         }
         tensors |= {f"history/{name}": value for name, value in self.fitted.history.items()}
@@ -90,20 +105,51 @@ class Critic:
             "network": asdict(network) if isinstance(network, MLP) else None,
             "seed": self.fitted.seeds[0],
         }
-        write_tensors(Path(path), tensors, about)
+        return tensors, about
+
+    @classmethod
+    def from_state(
+        cls,
+        tensors: dict[str, Tensor],
+        about: dict[str, Any],
+        *,
+        model: Model | None = None,
+        network: nn.Module | None = None,
+    ) -> "Critic":
+        """A critic from its state; raises FileFormatError where the state is not whole."""
+        try:
+            rebuilt: Network = ModuleNetwork(network) if network is not None else MLP(**about["network"])
+            count = len(tensors["coefficients"])
+            banks = tuple(Bank(rebuilt, _part(tensors, f"snapshot/{k}/")) for k in range(count))
+            fitted = FittedBank(
+                Snapshots(banks, tensors["coefficients"]),
+                History(_part(tensors, "history/")),
+                (int(about["seed"]),),
+                (None,),
+            )
+            frame = Frame(tensors["frame/location"], tensors["frame/scale"])
+            _check_fit(fitted, frame)
+        except _MISFITS as error:
+            first_line = str(error).splitlines()[0] if str(error) else "no message"
+            raise FileFormatError(f"the critic is damaged: {type(error).__name__} {first_line}") from None
+        return cls(fitted, frame, model)
+
+    def save(self, path: str | Path) -> None:
+        """Write the critic to one safetensors file: numbers and JSON, no code."""
+        write_tensors(Path(path), *self.state())
 
     @property
     def _bank(self) -> Bank:
         return self.fitted.snapshots.banks[0]
 
-    def _standard_field(self, x: Any) -> Points:
-        x = x.x if isinstance(x, ScoredPoints) else as_points(x)
-        self._check_dim(x.shape[-1])
+    def _standard_field(self, x: PointsLike) -> Points:
+        at = x.x if isinstance(x, ScoredPoints) else as_points(x)
+        self._check_dim(at.shape[-1])
         frame = self.frame
-        standard = (x - frame.location.to(x)) / frame.scale.to(x)
+        standard = (at - frame.location.to(at)) / frame.scale.to(at)
         return self.fitted.field(standard)[0]
 
-    def _scored(self, x: Any) -> ScoredPoints:
+    def _scored(self, x: PointsLike) -> ScoredPoints:
         if not isinstance(x, ScoredPoints) and self.model is None:
             raise InputError(
                 "this critic was loaded without its model: pass ScoredPoints(x, score), or "
@@ -119,16 +165,16 @@ class Critic:
 
 
 def fit_critic(
-    model: Any,
-    x: Any,
+    model: ModelLike | None,
+    x: PointsLike,
     *,
     staging: Staging | Literal["auto"] = DEFAULT_STAGING,
     network: Network | nn.Module | None = None,
     training: Training | None = None,
-    validation: Any = None,
+    validation: PointsLike | None = None,
     standardize: bool = True,
     seed: int = 0,
-    device: torch.device | str | None = None,
+    device: DeviceLike = None,
     callbacks: Sequence[Callback] | None = None,
     checkpoint: str | Path | None = None,
 ) -> Critic:
@@ -154,31 +200,62 @@ def fit_critic(
     True
     """
     training = training or Training()
-    points = scored(model, x)
-    model = as_model(model) if model is not None else None
-    device = torch.device(device) if device is not None else best_device(points.x)
-    points = points.to(device=device)
-    points, held_out = _with_held_out(model, points, validation, training, seed)
-    frame = model_frame(model, points, seed=seed) if standardize else Frame.identity(points.dim)
-    yardsticks = Yardsticks(validation=None if held_out is None else always(frame.enter(held_out)))
-    network = ModuleNetwork(network) if isinstance(network, nn.Module) else network
-    points = frame.enter(points)
-    fitted = fit_bank(
-        points,
-        staging=_resolved(staging, points, seed, training, network),
+    adapted, points = model_and_points(model, x, device=device)
+    points, held_out = _with_held_out(adapted, points, validation, training, seed)
+    (critic,) = fit_critics(
+        adapted,
+        points.alone(),
         seeds=[seed],
+        staging=staging,
+        network=ModuleNetwork(network) if isinstance(network, nn.Module) else network,
+        training=training,
+        validation=held_out,
+        standardize=standardize,
+        callbacks=callbacks,
+        checkpoint=checkpoint,
+    )
+    return critic
+
+
+def fit_critics(
+    model: Model | None,
+    datasets: ScoredPoints,
+    *,
+    seeds: Sequence[int],
+    staging: Staging | Literal["auto"] = DEFAULT_STAGING,
+    network: Network | None = None,
+    training: Training | None = None,
+    validation: ScoredPoints | None = None,
+    standardize: bool = True,
+    callbacks: Sequence[Callback] | None = None,
+    checkpoint: str | Path | None = None,
+) -> list[Critic]:
+    """One critic per dataset of a stack (r, n, d), trained in one bank, each in a frame of its own."""
+    training = training or Training()
+    frames = [
+        model_frame(model, points, seed=seed) if standardize else Frame.identity(points.dim)
+        for points, seed in zip(datasets.each(), seeds, strict=True)
+    ]
+    inside = ScoredPoints.stack(
+        [frame.enter(points) for frame, points in zip(frames, datasets.each(), strict=True)]
+    )
+    held_out = None if validation is None else always(frames[0].enter(validation))
+    fitted = fit_bank(
+        inside,
+        staging=_resolved(staging, inside, seeds, training, network),
+        seeds=seeds,
         network=network,
         training=training,
-        yardsticks=yardsticks,
-        callbacks=[ProgressBar("training the critic")] if callbacks is None else callbacks,
+        yardsticks=Yardsticks(validation=held_out),
+        callbacks=[ProgressBar("training critics")] if callbacks is None else callbacks,
         checkpoint=checkpoint,
     )
     fitted.require_success()
-    return Critic(fitted, frame, model)
+    return [Critic(fitted[t : t + 1], frame, model) for t, frame in enumerate(frames)]
 
 
 def _with_held_out(
-    model: ScoreModel | None, points: ScoredPoints, validation: Any, training: Training, seed: int
+    model: Model | None, points: ScoredPoints, validation: PointsLike | None, training: Training, seed: int
 ) -> tuple[ScoredPoints, ScoredPoints | None]:
     """Points to train on, and points for the monitor: given ones, or a part of x where they are needed."""
     if validation is not None:
@@ -196,10 +273,10 @@ def _with_held_out(
 def _resolved(
     staging: Staging | Literal["auto"],
     points: ScoredPoints,
-    seed: int,
+    seeds: Sequence[int],
     training: Training,
     network: Network | None,
-) -> Staging:
+) -> Staging | list[Staged]:
     if not isinstance(staging, str):
         return staging
     check_choice(staging, name="staging", choices=("auto",))
@@ -207,37 +284,23 @@ def _resolved(
         raise InputError(
             'staging="auto" trains many critics at once: pass an MLP, or a Staged with the module'
         )
-    one = ScoredPoints(points.x[None], points.score[None])
-    return suggest_stagings(one, seeds=[seed], training=training, network=network)[0]
+    return suggest_stagings(points, seeds=seeds, training=training, network=network)
 
 
-def load_critic(path: str | Path, model: Any = None, *, network: nn.Module | None = None) -> Critic:
+def load_critic(
+    path: str | Path, model: ModelLike | None = None, *, network: nn.Module | None = None
+) -> Critic:
     """Read a saved critic. A critic that was an nn.Module needs the module again; no code is in the file."""
     tensors, about = read_tensors(Path(path))
     if about.get("format") != _FORMAT:
         raise FileFormatError(f"{path} is not a saved critic of this version")
     if about.get("network") is None and network is None:
         raise InputError(f"{path} holds a critic that was an nn.Module; pass network=<that module>")
+    adapted = None if model is None else as_model(model)
     try:
-        rebuilt: Network = ModuleNetwork(network) if network is not None else MLP(**about["network"])
-        count = len(tensors["coefficients"])
-        banks = tuple(Bank(rebuilt, _part(tensors, f"snapshot/{k}/")) for k in range(count))
-        fitted = FittedBank(
-            Snapshots(banks, tensors["coefficients"]),
-            History(_part(tensors, "history/")),
-            (int(about["seed"]),),
-            (None,),
-        )
-        critic = Critic(
-            fitted,
-            Frame(tensors["frame/location"], tensors["frame/scale"]),
-            None if model is None else as_model(model),
-        )
-        _check_fit(fitted, critic.frame)
-    except _MISFITS as error:
-        first_line = str(error).splitlines()[0] if str(error) else "no message"
-        raise FileFormatError(f"{path} is damaged: {type(error).__name__} {first_line}") from None
-    return critic
+        return Critic.from_state(tensors, about, model=adapted, network=network)
+    except FileFormatError as error:
+        raise FileFormatError(f"{path}: {error}") from None
 
 
 def _check_fit(fitted: FittedBank, frame: Frame) -> None:

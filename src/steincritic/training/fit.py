@@ -159,7 +159,7 @@ class _Run:
         self.dtype = getattr(torch, training.dtype)
         points = points.to(dtype=self.dtype, device=device)
         members = len(seeds)
-        self.points = ScoredPoints(*(t.expand(members, *t.shape[-2:]) for t in (points.x, points.score)))
+        self.points = points.expand(members)
         parameters = network.init(points.dim, seeds, dtype=self.dtype, device=device)
         self.bank = Bank(network, parameters)
         for value in parameters.values():
@@ -386,7 +386,7 @@ class _Group:
 
 def _own(points: ScoredPoints, k: int) -> ScoredPoints:
     """Member k's part of points that are shared (n, d) or own (e, n, d)."""
-    return points if points.x.ndim == 2 else ScoredPoints(points.x[k : k + 1], points.score[k : k + 1])
+    return points if points.x.ndim == 2 else points.sets(slice(k, k + 1))
 
 
 @contextmanager

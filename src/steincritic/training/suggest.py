@@ -14,7 +14,6 @@ averaged over the five folds, is taken.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,10 +21,10 @@ from torch import Tensor, nn
 from steincritic.critics.module import ModuleNetwork
 from steincritic.critics.network import Network
 from steincritic.data.frame import model_frame
-from steincritic.data.points import ScoredPoints, fold_sets, scored
-from steincritic.devices import best_device
+from steincritic.data.points import PointsLike, ScoredPoints, fold_sets, model_and_points
+from steincritic.devices import DeviceLike
 from steincritic.errors import InputError
-from steincritic.models.base import as_model
+from steincritic.models.base import ModelLike
 from steincritic.rng import derive, generator
 from steincritic.stein.operator import stein_values
 from steincritic.training.fit import Training, fit_bank
@@ -58,13 +57,13 @@ PACES = (Pace(reached=4.0, power=0.5, settled=2 / 3), Pace(reached=16.0, power=1
 
 
 def suggest_staging(
-    model: Any,
-    x: Any,
+    model: ModelLike | None,
+    x: PointsLike,
     *,
     network: Network | None = None,
     training: Training | None = None,
     seed: int = 0,
-    device: torch.device | str | None = None,
+    device: DeviceLike = None,
 ) -> Staged:
     r"""A staging for `fit_critic` with this model, data and training; `staging="auto"` takes it.
 
@@ -82,11 +81,9 @@ def suggest_staging(
     """
     if isinstance(network, nn.Module | ModuleNetwork):
         raise InputError("suggest_staging trains many critics at once: pass an MLP, not one module")
-    points = scored(model, x)
-    frame = model_frame(as_model(model) if model is not None else None, points, seed=seed)
-    points = frame.enter(points.to(device=torch.device(device) if device else best_device(points.x)))
-    one = ScoredPoints(points.x[None], points.score[None])
-    return suggest_stagings(one, seeds=[seed], training=training or Training(), network=network)[0]
+    adapted, points = model_and_points(model, x, device=device)
+    inside = model_frame(adapted, points, seed=seed).enter(points).alone()
+    return suggest_stagings(inside, seeds=[seed], training=training or Training(), network=network)[0]
 
 
 def suggest_stagings(
@@ -98,8 +95,7 @@ def suggest_stagings(
     chosen = []
     for k in range(0, len(seeds), _TOGETHER):
         rows = slice(k, k + _TOGETHER)
-        part = ScoredPoints(points.x[rows], points.score[rows])
-        chosen += _suggest(part, seeds[rows], replace(training, selection="last"), network)
+        chosen += _suggest(points.sets(rows), seeds[rows], replace(training, selection="last"), network)
     return chosen
 
 
@@ -125,14 +121,14 @@ def held_out_signal(
     folds = min(_FOLDS, len(points) // 2)
     train, test = fold_sets(_shuffled(points, seeds), folds)
     fitted = fit_bank(
-        _repeated(train, len(candidates)),
+        train.repeat(len(candidates)),
         staging=[staging for row in candidates for staging in row for _ in range(folds)],
         seeds=[derive(seed, "fold", k) for _ in candidates for seed in seeds for k in range(folds)],
         network=network,
         training=training,
     )
     fitted.require_success()
-    values = fitted.witness(_repeated(test, len(candidates)))
+    values = fitted.witness(test.repeat(len(candidates)))
     signal = values.mean(-1) / values.std(-1).clamp(min=torch.finfo(values.dtype).tiny)
     return signal.view(len(candidates), len(seeds), folds).mean(-1)
 
@@ -141,7 +137,7 @@ def first_epoch_ratios(
     points: ScoredPoints, *, seeds: Sequence[int], training: Training, network: Network | None = None
 ) -> Tensor:
     """(r, g): ρ on the trained points of each (r, n, d) dataset after one epoch, for every λ of the grid."""
-    repeated = _repeated(points, len(GRID))
+    repeated = points.repeat(len(GRID))
     fitted = fit_bank(
         repeated,
         staging=[fixed(lam) for lam in GRID for _ in seeds],
@@ -161,9 +157,6 @@ def first_epoch_ratios(
 def _shuffled(points: ScoredPoints, seeds: Sequence[int]) -> ScoredPoints:
     """Every dataset's rows in an order of its own."""
     orders = [torch.randperm(len(points), generator=generator(seed, "folds")) for seed in seeds]
-    order = torch.stack(orders).to(points.x.device)[..., None].expand(points.x.shape)
-    return ScoredPoints(points.x.gather(1, order), points.score.gather(1, order))
-
-
-def _repeated(points: ScoredPoints, times: int) -> ScoredPoints:
-    return ScoredPoints(*(t.repeat(times, 1, 1) for t in (points.x, points.score)))
+    return ScoredPoints.stack(
+        [one[order.to(points.x.device)] for one, order in zip(points.each(), orders, strict=True)]
+    )

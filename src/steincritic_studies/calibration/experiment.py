@@ -3,7 +3,7 @@
 import time
 from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -13,24 +13,45 @@ from steincritic.data.points import ScoredPoints, fold_sets, sample_points
 from steincritic.data.problems import problem
 from steincritic.engine import run_sweep
 from steincritic.gof.aggregated import KsdAgg
+from steincritic.gof.crossfit import CrossFit
 from steincritic.gof.fssd import Fssd
 from steincritic.gof.kernel import Ksd
-from steincritic.gof.null import pooled_bootstrap
-from steincritic.gof.panel import CrossFit
-from steincritic.gof.power import Rate
+from steincritic.gof.null import pooled_bootstrap, rank_pvalues
+from steincritic.gof.power import Rate, Trials, calibrate
 from steincritic.gof.split import Split, split_sizes
-from steincritic.gof.thresholds import THRESHOLDS
-from steincritic.gof.trials import Trials, calibrate
+from steincritic.gof.test import GofTest
 from steincritic.models.mixture import GaussianMixture
 from steincritic.rng import derive, generator
 from steincritic.training.fit import Training, fit_bank
 from steincritic.training.fitted import FittedBank
 from steincritic.training.pacing import DEFAULT_STAGING
-from steincritic_studies.study import Context, Experiment, Outcome
+from steincritic_studies.calibration.figures import calibration_table, draw_calibration
+from steincritic_studies.study import Context, Outcome, Study
 
 LEVELS = (0.01, 0.05, 0.10)
 SIZES = {"gm-2d": 75, "gm-10d": 200, "skewed-1d": 20}
-CONTROLS = ("naive cross-fit", "pool of 3n, not centred")
+CONTROLS = ("naive cross-fit", "pool of 3n, not centred")  # seeds come from these names
+METHODS = (
+    "crossfit",
+    "split, fresh",
+    "split, permutation",
+    "split, pooled",
+    "split, bootstrap-t",
+    "split, z",
+    "KSD, wild",
+    "KSD, fresh",
+    "aggregated KSD, wild",
+    "aggregated KSD, fresh",
+    "FSSD, spectrum",
+    "FSSD, fresh",
+)
+_SPLIT: dict[Literal["fresh", "permutation", "pooled", "bootstrap-t", "z"], bool] = {  # is it exact?
+    "fresh": True,
+    "permutation": True,
+    "pooled": False,
+    "bootstrap-t": False,
+    "z": False,
+}
 _TOGETHER = 500
 _POOLS = 10  # of null runs, each with its share of the tests of a cross-fit row and as many null runs
 
@@ -49,17 +70,7 @@ class Calibration:
     """Null runs of every method on three problems, critics trained anew in each."""
 
     problems: tuple[str, ...] = tuple(SIZES)
-    methods: tuple[str, ...] = (
-        "crossfit",
-        *(f"split, {threshold}" for threshold in THRESHOLDS),
-        "KSD, wild",
-        "KSD, fresh",
-        "aggregated KSD, wild",
-        "aggregated KSD, fresh",
-        "FSSD, spectrum",
-        "FSSD, fresh",
-        *CONTROLS,
-    )
+    methods: tuple[str, ...] = (*METHODS, *CONTROLS)
     runs: int = 2000
     crossfit_runs: int = 10_000  # the default test
     tiny: bool = False
@@ -94,9 +105,11 @@ def run_calibration_job(job: CalibrationJob) -> dict[str, Any]:
         trials = _CONTROLS[job.method](model, n, job, seed)
         exact = False
     else:
-        method, config, exact = method_of(job.method, tiny=job.tiny)
-        measure = _crossfit_trials if method == "crossfit" else calibrate
-        trials = measure(method, model, n, job.runs, seed=seed, config=config)
+        test, exact = tests_by_name(tiny=job.tiny)[job.method]
+        if isinstance(test, CrossFit):
+            trials = _crossfit_trials(test, model, n, job.runs, seed=seed)
+        else:
+            trials = calibrate(model, n, test, runs=job.runs, seed=seed)
     return {
         "problem": job.problem,
         "n": n,
@@ -112,16 +125,14 @@ def run_calibration_job(job: CalibrationJob) -> dict[str, Any]:
     }
 
 
-def _crossfit_trials(
-    method: str, model: GaussianMixture, n: int, runs: int, *, seed: int, config: CrossFit
-) -> Trials:
+def _crossfit_trials(test: CrossFit, model: GaussianMixture, n: int, runs: int, *, seed: int) -> Trials:
     """Tests of datasets that share their null runs in parts only, so that no one pool decides."""
     each = max(1, runs // _POOLS)
     parts = []
     for k in range(-(-runs // each)):
         own = derive(seed, "pool", k)
-        part = replace(config, null_seed=own)
-        parts.append(calibrate(method, model, n, each, seed=own, config=part, null_pool=each))
+        part = replace(test, null_seed=own, null_pool=max(each, test.draws or 0))
+        parts.append(calibrate(model, n, part, runs=each, seed=own))
     return replace(
         parts[0],
         pvalues=torch.cat([part.pvalues for part in parts]),
@@ -139,22 +150,23 @@ def null_model(name: str) -> GaussianMixture:
     return problem(name).model
 
 
-def method_of(name: str, *, tiny: bool) -> tuple[str, Any, bool]:
-    """Method, settings, and whether its level is meant to be exact."""
-    family, _, threshold = name.partition(", ")
-    training = Training(epochs=6) if tiny else Training()
-    draws = 19 if tiny else 199
-    exact = family == "crossfit" or threshold in ("fresh", "permutation")
-    if family == "crossfit":
-        own = CrossFit(draws=draws, cache=False)
-        return "crossfit", replace(own, training=training, look=1) if tiny else own, exact
-    if family == "split":
-        return "split", Split(draws=draws, threshold=threshold, training=training), exact
-    if family == "KSD":
-        return "ksd", Ksd(draws=draws, threshold=threshold), exact
-    if family == "aggregated KSD":
-        return "ksdagg", KsdAgg(draws=draws, threshold=threshold), exact
-    return "fssd", Fssd(draws=draws, threshold=threshold, steps=5 if tiny else 50), exact
+def tests_by_name(*, tiny: bool) -> dict[str, tuple[GofTest, bool]]:
+    """The tests of the table, and whether their level is meant to be exact."""
+    training, draws, steps = (Training(epochs=6), 19, 5) if tiny else (Training(), 199, 50)
+    crossfit = CrossFit(draws=draws, cache=False)
+    return {
+        "crossfit": (replace(crossfit, training=training, look=1) if tiny else crossfit, True),
+        **{
+            f"split, {threshold}": (Split(draws=draws, threshold=threshold, training=training), exact)
+            for threshold, exact in _SPLIT.items()
+        },
+        "KSD, wild": (Ksd(draws=draws), False),
+        "KSD, fresh": (Ksd(draws=draws, threshold="fresh"), True),
+        "aggregated KSD, wild": (KsdAgg(draws=draws), False),
+        "aggregated KSD, fresh": (KsdAgg(draws=draws, threshold="fresh"), True),
+        "FSSD, spectrum": (Fssd(draws=draws, steps=steps), False),
+        "FSSD, fresh": (Fssd(draws=draws, threshold="fresh", steps=steps), True),
+    }
 
 
 def _naive_crossfit(model: GaussianMixture, n: int, job: CalibrationJob, seed: int) -> Trials:
@@ -173,7 +185,7 @@ def _naive_crossfit(model: GaussianMixture, n: int, job: CalibrationJob, seed: i
         parts.append(z.double().cpu())
     normal = NormalDist()
     pvalues = torch.tensor([1 - normal.cdf(float(z)) for z in torch.cat(parts)], dtype=torch.float64)
-    return Trials(method=job.method, n=n, pvalues=pvalues, draws=10**9)
+    return Trials(test=job.method, n=n, pvalues=pvalues, draws=10**9)
 
 
 def _uncentered_pool(model: GaussianMixture, n: int, job: CalibrationJob, seed: int) -> Trials:
@@ -190,8 +202,8 @@ def _uncentered_pool(model: GaussianMixture, n: int, job: CalibrationJob, seed: 
             pool = fitted[t : t + 1].witness(_frame(model, seed).enter(drawn))[0]
             source = generator(seed, "bootstrap", k, t, device=pool.device)
             null = pooled_bootstrap(pool, tested, draws=draws, generator=source, centered=False)
-            pvalues.append((int((null >= observed).sum()) + 1) / (draws + 1))
-    return Trials(method=job.method, n=n, pvalues=torch.tensor(pvalues, dtype=torch.float64), draws=draws)
+            pvalues.append(float(rank_pvalues(observed[None], null)))
+    return Trials(test=job.method, n=n, pvalues=torch.tensor(pvalues, dtype=torch.float64), draws=draws)
 
 
 def _datasets(model: GaussianMixture, n: int, runs: int, seed: int) -> Tensor:
@@ -218,16 +230,18 @@ def _fit(points: ScoredPoints, config: Split, seed: int) -> FittedBank:
 
 _CONTROLS = {"naive cross-fit": _naive_crossfit, "pool of 3n, not centred": _uncentered_pool}
 
-CALIBRATION = Experiment(
-    "calibration",
-    "Level of every method on null data",
-    Calibration(),
-    Calibration(
+STUDY = Study(
+    name="calibration",
+    title="Level of every method on null data",
+    full=Calibration(),
+    tiny=Calibration(
         problems=("skewed-1d",),
         methods=("crossfit", "split, fresh", "KSD, wild", *CONTROLS),
         runs=8,
         crossfit_runs=8,
         tiny=True,
     ),
-    run,
+    run=run,
+    table=calibration_table,
+    figures=draw_calibration,
 )

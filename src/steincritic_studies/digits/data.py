@@ -10,6 +10,7 @@ import math
 import os
 import struct
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -121,6 +122,17 @@ def from_logits(x: Tensor) -> Tensor:
     return y.clamp(0, 1)
 
 
+def as_pixels(x: Points) -> list[str]:
+    """Gray values of each image from black 00 to white ff, two hexadecimal digits per pixel."""
+    gray = (255 * from_logits(x.double())).round().to("cpu", torch.uint8).numpy()
+    return [bytes(row).hex() for row in gray]
+
+
+def from_pixels(pixels: str, shape: Sequence[int]) -> np.ndarray:
+    """`as_pixels` undone: gray values of one image in [0, 1], (height, width)."""
+    return np.frombuffer(bytes.fromhex(pixels), np.uint8).reshape(*shape) / 255
+
+
 def mnist(folder: str | Path | None = None, *, part: Literal["train", "test"] = "train") -> Digits:
     """60,000 training or 10,000 test images of 28 x 28.
 
@@ -170,6 +182,15 @@ def small_digits() -> Digits:
         raise InputError("the digits come with scikit-learn: pip install 'steincritic[sklearn]'") from None
     loaded = load_digits()
     return Digits(torch.tensor(loaded.images).to(torch.uint8), torch.tensor(loaded.target).long(), levels=17)
+
+
+def digit_parts(name: str, folder: Path | None) -> tuple[Digits, Digits]:
+    """Digits to learn from, and digits that nothing has seen before it is measured."""
+    if name == "mnist":
+        return mnist(folder), mnist(folder, part="test")
+    digits = small_digits()
+    half = len(digits) // 2
+    return digits[:half], digits[half:]
 
 
 def read_idx(path: str | Path) -> Tensor:
@@ -226,7 +247,8 @@ def _checked(folder: Path, name: str) -> Tensor:
 def _fetching(folder: Path) -> str:
     """The command that downloads the files."""
     place = "" if folder == data_folder() else repr(str(folder))
-    return f'python -c "from steincritic.data import fetch_mnist; fetch_mnist({place})" (needs pooch)'
+    code = f"from steincritic_studies.digits.data import fetch_mnist; fetch_mnist({place})"
+    return f'python -c "{code}" (needs pooch)'
 
 
 def _found(folder: Path, name: str) -> Path:

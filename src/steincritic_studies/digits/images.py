@@ -3,7 +3,9 @@
 The models learn from one part of the digits; tests see subsamples of the other.
 """
 
+import time
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,21 +13,26 @@ import torch
 from torch import Tensor
 
 from steincritic.critics.mlp import MLP
-from steincritic.diagnosis.check import Diagnosis, diagnose
+from steincritic.diagnosis.check import CheckResult, check
 from steincritic.engine import run_sweep
+from steincritic.files import read_tensors
 from steincritic.gof.choose import gof_test
+from steincritic.gof.crossfit import CrossFit
+from steincritic.gof.power import trials_of
 from steincritic.gof.split import Split
+from steincritic.gof.test import GofTest
 from steincritic.rng import derive, generator
 from steincritic.shapes import Points
-from steincritic_studies.digits.fits import FlowFit, InParts, MachineFit, learn, model_of
-from steincritic_studies.digits.jobs import OWN, TEST_NOISE, ImageCell, run_image_cell
-from steincritic_studies.digits.machine import FOR_DIGITS
-from steincritic_studies.digits.planted import digit_parts
-from steincritic_studies.digits.readings import as_pixels
-from steincritic_studies.power.jobs import MEDIAN
-from steincritic_studies.study import Clock, Context, Experiment, Outcome
+from steincritic.training.fit import Training
+from steincritic_studies.digits.data import as_pixels, digit_parts
+from steincritic_studies.digits.images_figures import draw_images, images_table
+from steincritic_studies.digits.models import FOR_DIGITS, FlowFit, MachineFit, RescaledModel, learn, model_of
+from steincritic_studies.power.jobs import MEDIAN, tests_by_name
+from steincritic_studies.study import Clock, Context, Outcome, Study
 
 FLOW, MACHINE = "flow", "RBM"
+DIGITS, OWN = "digits", "the model's own draws"
+TEST_NOISE = "test noise"  # between gray levels of the tested digits
 PUBLISHED = {"aggregated KSD": 0.945, MEDIAN: 0.06}  # another flow on MNIST, n = 500 [schrab2022]
 
 
@@ -46,13 +53,33 @@ class ImageModels:
     trials: int = 100
     level_at: int = 200
     null_runs: int = 299  # of the cross-fit test, which all trials of one n draw theirs from
-    pool: int = 10  # model draws a tested point, of the split test
+    pool: int = 10  # model draws per tested point, of the split test
     diagnosed: int = 5000
     shown: int = 12
     tiny: bool = False
 
     def fit(self, name: str) -> FlowFit | MachineFit:
         return self.flow if name == FLOW else self.machine
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageCell:
+    """One method on many subsamples of n digits: a job of a sweep."""
+
+    model: str
+    fit: FlowFit | MachineFit
+    weights: str  # the file that learning wrote; null runs are kept beside it
+    digits: Literal["mnist", "small"]
+    folder: str  # of MNIST; empty: the usual one
+    method: str
+    n: int
+    with_own: bool  # test sets of the model's own draws as well
+    trials: int
+    null_runs: int
+    pool: int
+    seed: int
+    device: str
+    tiny: bool = False
 
 
 def run(config: ImageModels, context: Context) -> Outcome:
@@ -110,13 +137,59 @@ def _rates(name: str, weights: Path, config: ImageModels, context: Context) -> l
     return sorted(rows, key=lambda row: bool(row["data"] == OWN))
 
 
-def _seen(model: InParts, x: Points, labels: Tensor, config: ImageModels, seed: int) -> dict[str, Any]:
+def run_image_cell(cell: ImageCell) -> dict[str, Any]:
+    model = _model(cell.fit, cell.weights, cell.device)
+    x = _tested_digits(cell.digits, cell.folder, cell.seed).to(cell.device)
+    source = generator(cell.seed, "subsamples", cell.n)
+    rows = torch.stack([torch.randperm(len(x), generator=source)[: cell.n] for _ in range(cell.trials)])
+    found = [_rate(cell, DIGITS, model, x[rows.to(x.device)])]
+    if cell.with_own:
+        own = model.sample(cell.trials * cell.n, seed=derive(cell.seed, "own draws"))
+        found.append(_rate(cell, OWN, model, own.to(x).view(cell.trials, cell.n, -1)))
+    return {"rows": found}
+
+
+@lru_cache(maxsize=1)
+def _model(fit: FlowFit | MachineFit, weights: str, device: str) -> RescaledModel:
+    return model_of(fit, read_tensors(Path(weights), device=device)[0])
+
+
+@lru_cache(maxsize=1)
+def _tested_digits(digits: Literal["mnist", "small"], folder: str, seed: int) -> Points:
+    return digit_parts(digits, Path(folder) if folder else None)[1].logits(seed=derive(seed, TEST_NOISE))
+
+
+def _rate(cell: ImageCell, data: str, model: RescaledModel, sets: Tensor) -> dict[str, Any]:
+    start = time.perf_counter()
+    rate = trials_of(model, sets, _test(cell), seed=derive(cell.seed, data, cell.n)).rate()
+    return {
+        "model": cell.model,
+        "data": data,
+        "method": cell.method,
+        "n": cell.n,
+        "rejections": rate.rejections,
+        "trials": rate.trials,
+        "power": rate.value,
+        "interval": list(rate.interval()),
+        "seconds": time.perf_counter() - start,
+    }
+
+
+def _test(cell: ImageCell) -> GofTest:
+    test = tests_by_name(tiny=cell.tiny)[cell.method]
+    if isinstance(test, CrossFit):  # digits and own draws share their null runs
+        pool = max(cell.null_runs, test.draws or 0)
+        return replace(test, cache=Path(cell.weights).parent / "null runs", null_pool=pool)
+    return replace(test, pool=cell.pool) if isinstance(test, Split) else test
+
+
+def _seen(model: RescaledModel, x: Points, labels: Tensor, config: ImageModels, seed: int) -> dict[str, Any]:
     """What a diagnosis shows: images at both ends of the witness, shares by pixel, digits by class."""
     rows = torch.randperm(len(x), generator=generator(seed, "diagnosed"))[: config.diagnosed]
     points, shown = x[rows.to(x.device)], config.shown
-    settings = Split(pool=config.pool, threshold="permutation")
-    test = gof_test(model, points, "split", seed=derive(seed, "test"), config=settings)
-    d = diagnose(model, points, seed=derive(seed, "diagnosis"), test=test)
+    split = Split(pool=config.pool, threshold="permutation", training=Training())
+    test = gof_test(model, points, split, seed=derive(seed, "test"))
+    d = check(model, points, seed=derive(seed, "diagnosis"), test=test)
     assert d.missing is not None
     witness, labels = d.points.witness, labels[rows]
     order = witness.argsort(descending=True)
@@ -149,7 +222,7 @@ def _by_class(witness: Tensor, labels: Tensor) -> list[dict[str, Any]]:
     return found
 
 
-def _pixel_ratios(diagnosis: Diagnosis) -> list[float]:
+def _pixel_ratios(diagnosis: CheckResult) -> list[float]:
     """Each pixel's share of the witness over its standard error, by critics that have not seen the points."""
     singles = [slice(j, j + 1) for j in range(diagnosis.data.dim)]
     halves = diagnosis.halves
@@ -183,5 +256,21 @@ _TINY = replace(
     tiny=True,
 )
 
-IMAGES = Experiment("image-models", "A flow and an RBM of MNIST's digits", ImageModels(), _TINY, run)
-SMALL_IMAGES = Experiment("small-images", "A flow and an RBM of digits of 8 x 8", _SMALL, _TINY, run)
+MNIST_MODELS = Study(
+    name="image-models",
+    title="A flow and an RBM of MNIST's digits",
+    full=ImageModels(),
+    tiny=_TINY,
+    run=run,
+    table=images_table,
+    figures=draw_images,
+)
+SMALL_MODELS = Study(
+    name="small-images",
+    title="A flow and an RBM of digits of 8 x 8",
+    full=_SMALL,
+    tiny=_TINY,
+    run=run,
+    table=images_table,
+    figures=draw_images,
+)

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steincritic.report.style import ACCENT, GRAY, INK, save, styled
+from steincritic_studies.digits.data import from_pixels
+from steincritic_studies.drawing import METHOD_COLORS
 from steincritic_studies.record import Record
 from steincritic_studies.tables import document, markdown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_COLORS = {"crossfit": ACCENT, "split": "#e67e22", "aggregated KSD": "#1b3353", "KSD, median": "#8199b6"}
 _ROWS = {
     "highest": "digits with the highest witness",
     "lowest": "digits with the lowest witness",
@@ -64,7 +65,7 @@ def _facts(model: dict[str, Any]) -> str:
     facts = []
     if "bits_per_pixel" in model:
         facts.append(
-            f"{model['bits_per_pixel']:.3f} bits a pixel on digits not learned from, "
+            f"{model['bits_per_pixel']:.3f} bits per pixel on digits not learned from, "
             f"{model['bits_per_pixel_trained_on']:.3f} on others"
         )
     if "fisher_held_out" in model:
@@ -89,7 +90,7 @@ def _power(record: Record, folder: Path) -> Path:
             rows = [row for row in own if row["method"] == method and row["data"] == "digits"]
             n, power = [row["n"] for row in rows], [row["power"] for row in rows]
             low, high = np.array([row["interval"] for row in rows], float).T
-            color = _COLORS.get(method, GRAY)
+            color = METHOD_COLORS.get(method, GRAY)
             ax.plot(n, power, "-o", color=color, markersize=3, label=method)
             ax.fill_between(n, low, high, color=color, alpha=0.12, linewidth=0)
             for row in own:
@@ -121,9 +122,8 @@ def _gallery(name: str, record: Record, folder: Path) -> Path:
 
 def _strip(images: list[str], shape: list[int]) -> np.ndarray:
     """Images side by side, a white line between."""
-    height, width = shape
-    gray = [np.frombuffer(bytes.fromhex(pixels), np.uint8).reshape(height, width) / 255 for pixels in images]
-    gap = np.ones((height, 1))
+    gray = [from_pixels(pixels, shape) for pixels in images]
+    gap = np.ones((shape[0], 1))
     return np.concatenate([part for image in gray for part in (image, gap)][:-1], axis=1)
 
 

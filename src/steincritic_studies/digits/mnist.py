@@ -23,9 +23,11 @@ from steincritic.training.fit import fit_bank
 from steincritic.training.fitted import FittedBank
 from steincritic.training.staging import Staged, fixed
 from steincritic_studies.digits import readings
-from steincritic_studies.digits.machine import FOR_DIGITS, learn_machine
-from steincritic_studies.digits.planted import PlantedDigits, PointSets, deal, digit_parts, foreign_rows
-from steincritic_studies.study import Clock, Context, Experiment, Outcome
+from steincritic_studies.digits.data import as_pixels, digit_parts
+from steincritic_studies.digits.mnist_figures import digits_table, draw_digits
+from steincritic_studies.digits.models import FOR_DIGITS, learn_machine
+from steincritic_studies.digits.planted import PlantedDigits, PointSets, deal, foreign_rows
+from steincritic_studies.study import Clock, Context, Outcome, Study
 
 _ROWS = 2000  # points whose witness is taken at a time
 _EARLY = 5  # epochs
@@ -58,7 +60,7 @@ def run(config: PlantedDigits, context: Context) -> Outcome:
     results |= _pictures(config, fitted, points.judged, context.seed)
     clock.lap("t-SNE")
     results["machine"] = {
-        "draws": readings.as_pixels(draws[-config.shown :]),
+        "draws": as_pixels(draws[-config.shown :]),
         "image_shape": train.image_shape,
         "mean": {"data": float(train.logits(seed=context.seed).mean()), "draws": float(draws.mean())},
         "step": learned.history["step"],
@@ -219,4 +221,12 @@ _TINY = replace(
     mapped=200,
 )
 
-DIGITS = Experiment("mnist", "True digits among the draws of a machine", _FULL, _TINY, run)
+STUDY = Study(
+    name="mnist",
+    title="True digits among the draws of a machine",
+    full=_FULL,
+    tiny=_TINY,
+    run=run,
+    table=digits_table,
+    figures=draw_digits,
+)

@@ -1,13 +1,15 @@
 """Table and figures of the planted digits, drawn from their record."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from steincritic.report.style import ACCENT, FIXED, GRAY, INK, STAGED, save, styled
+from steincritic.report.style import ACCENT, GRAY, INK, save, styled
+from steincritic_studies.digits.data import from_pixels
+from steincritic_studies.drawing import band, scheme_colors
 from steincritic_studies.record import Record
-from steincritic_studies.tables import document, markdown
+from steincritic_studies.tables import document, markdown, mean_and_error
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,7 +50,7 @@ def digits_table(record: Record) -> str:
 
 def _by_scheme(record: Record, columns: dict[str, tuple[str, int]]) -> str:
     rows = [
-        [row["scheme"], *(_mean(row[key], digits) for key, digits in columns.values())]
+        [row["scheme"], *(mean_and_error(row[key], digits) for key, digits in columns.values())]
         for row in record.results["rows"]
     ]
     return markdown(["λ", *columns], rows)
@@ -62,33 +64,20 @@ def draw_digits(record: Record, folder: Path) -> list[Path]:
     return paths
 
 
-def _mean(value: dict[str, Any], digits: int) -> str:
-    return f"{value['mean']:.{digits}f} ± {value['se']:.{digits}f}"
-
-
 def _curves(record: Record, folder: Path) -> Path:
     """Power proxy, null and statistic, validation discrepancy."""
     from matplotlib import pyplot
 
     figure, (left, middle, right) = pyplot.subplots(1, 3, figsize=(12, 3.3))
-    fixed = [row for row in record.results["rows"] if row["staging"]["decay"] == 1]
-    staged = [row for row in record.results["rows"] if row["staging"]["decay"] != 1]
-    for row, color in [*zip(fixed, FIXED[-len(fixed) :], strict=True), *zip(staged, STAGED, strict=False)]:
-        _band(left, row["curves"]["power_proxy"], color, row["scheme"])
-        _band(right, row["curves"]["discrepancy"], color, row["scheme"])
+    for row, color in scheme_colors(record.results["rows"]):
+        band(left, row["curves"]["power_proxy"], color, row["scheme"])
+        band(right, row["curves"]["discrepancy"], color, row["scheme"])
     left.set(xlabel="epoch", ylabel="power proxy P̂")
     right.set(xlabel="epoch", ylabel="Stein discrepancy of λf, validation")
     left.legend(title="λ", title_fontsize=8)
     _null(middle, record)
     figure.tight_layout()
     return save(figure, folder / "curves.png")
-
-
-def _band(ax: "Axes", curve: dict[str, list[float]], color: str, label: str) -> None:
-    mean, sd = np.array(curve["mean"], float), np.array(curve["sd"], float)
-    epochs = np.arange(1, len(mean) + 1)
-    ax.plot(epochs, mean, color=color, label=label, linewidth=1.6)
-    ax.fill_between(epochs, mean - sd, mean + sd, color=color, alpha=0.15, linewidth=0)
 
 
 def _null(ax: "Axes", record: Record) -> None:
@@ -143,8 +132,7 @@ def _show(ax: "Axes", images: list[str], shape: list[int], *, framed: list[bool]
         left = k % _COLUMNS * (width + 4 * edge) + 2 * edge
         if frame:
             picture[top - edge : top + height + edge, left - edge : left + width + edge] = to_rgb(ACCENT)
-        gray = np.frombuffer(bytes.fromhex(pixels), np.uint8).reshape(height, width) / 255
-        picture[top : top + height, left : left + width] = gray[..., None]
+        picture[top : top + height, left : left + width] = from_pixels(pixels, shape)[..., None]
     ax.imshow(picture)
     ax.axis("off")
 

@@ -1,4 +1,4 @@
-"""The points of the planted digits: settings, and what every set is dealt from."""
+"""The points of the planted digits: settings, and the sets that they are dealt to."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from steincritic.models.rbm import GaussianBernoulliRBM
 from steincritic.rng import derive, generator
 from steincritic.training.fit import Training
 from steincritic.training.staging import Staged
-from steincritic_studies.digits.data import Digits, mnist, small_digits
+from steincritic_studies.digits.data import Digits
 from steincritic_studies.study import Context
 
 
@@ -68,7 +68,7 @@ class PlantedDigits:
 
 @dataclass(frozen=True, eq=False)
 class PointSets:
-    """All points of the experiment, scored; the foreign ones stand first in every set."""
+    """All points of the study, scored; the foreign ones stand first in every set."""
 
     train: ScoredPoints  # (replicas, n, d)
     validation: ScoredPoints  # (replicas, n, d)
@@ -79,15 +79,6 @@ class PointSets:
     reference: ScoredPoints
 
 
-def digit_parts(name: str, folder: Path | None) -> tuple[Digits, Digits]:
-    """Digits to learn from, and digits that nothing has seen before it is measured."""
-    if name == "mnist":
-        return mnist(folder), mnist(folder, part="test")
-    digits = small_digits()
-    half = len(digits) // 2
-    return digits[:half], digits[half:]
-
-
 def deal(
     config: PlantedDigits,
     model: GaussianBernoulliRBM,
@@ -96,28 +87,30 @@ def deal(
     test: Digits,
     context: Context,
 ) -> PointSets:
-    deck = Deck(draws.float(), "draws of the model")
+    draws_left = UnusedRows(draws.float(), "draws of the model")
     ones = [
-        Deck(_shuffled(part, config, derive(context.seed, name)).to(context.device), f"foreign {name} digits")
+        UnusedRows(
+            _shuffled(part, config, derive(context.seed, name)).to(context.device), f"foreign {name} digits"
+        )
         for name, part in (("train", train), ("test", test))
     ]
 
     def scored(x: Tensor) -> ScoredPoints:
         return ScoredPoints(x, model.score(x))
 
-    def mixed(n: int, foreign: Deck) -> Tensor:
+    def mixed(n: int, foreign: UnusedRows) -> Tensor:
         count = config.foreign(n)
-        return torch.cat([foreign.deal(count), deck.deal(n - count)])
+        return torch.cat([foreign.take(count), draws_left.take(n - count)])
 
     replicas = range(config.replicas)
     return PointSets(
         train=scored(torch.stack([mixed(config.trained, ones[0]) for _ in replicas])),
         validation=scored(torch.stack([mixed(config.validated, ones[1]) for _ in replicas])),
-        null=scored(torch.stack([deck.deal(config.validated) for _ in replicas])),
+        null=scored(torch.stack([draws_left.take(config.validated) for _ in replicas])),
         tested=scored(mixed(config.tested, ones[1])),
         judged=scored(mixed(config.judged, ones[1])),
-        pool=scored(deck.deal(config.pool)),
-        reference=scored(deck.deal(config.reference)),
+        pool=scored(draws_left.take(config.pool)),
+        reference=scored(draws_left.take(config.reference)),
     )
 
 
@@ -125,17 +118,17 @@ def foreign_rows(config: PlantedDigits, n: int) -> Tensor:
     return torch.arange(n) < config.foreign(n)
 
 
-class Deck:
-    """Rows that are dealt once each."""
+class UnusedRows:
+    """Rows of which none is taken twice."""
 
     def __init__(self, rows: Tensor, name: str) -> None:
-        self._rows, self._name, self._dealt = rows, name, 0
+        self._rows, self._name, self._taken = rows, name, 0
 
-    def deal(self, n: int) -> Tensor:
-        if self._dealt + n > len(self._rows):
-            raise InputError(f"{len(self._rows)} {self._name} are too few: {self._dealt + n} are needed")
-        self._dealt += n
-        return self._rows[self._dealt - n : self._dealt]
+    def take(self, n: int) -> Tensor:
+        if self._taken + n > len(self._rows):
+            raise InputError(f"{len(self._rows)} {self._name} are too few: {self._taken + n} are needed")
+        self._taken += n
+        return self._rows[self._taken - n : self._taken]
 
 
 def _shuffled(part: Digits, config: PlantedDigits, seed: int) -> Tensor:

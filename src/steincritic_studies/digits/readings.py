@@ -6,11 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from steincritic.diagnosis.points import benjamini_hochberg, conformal
-from steincritic.gof.null import mean_gap, permutation, pooled_bootstrap
+from steincritic.diagnosis.points import benjamini_hochberg
+from steincritic.gof.null import mean_gap, permutation, pooled_bootstrap, rank_pvalues
 from steincritic.rng import generator
 from steincritic.shapes import PerPoint, Points
-from steincritic_studies.digits.data import from_logits
+from steincritic_studies.digits.data import as_pixels
 
 _BINS = 40
 _AXES = 50  # principal components that t-SNE gets
@@ -35,7 +35,7 @@ def roc_area(values: PerPoint, positive: Tensor) -> float:
 
 def listed(values: PerPoint, foreign: Tensor, reference: PerPoint, fdr: float) -> dict[str, float]:
     """The list with a bounded false discovery rate, judged by what is known of its points."""
-    chosen = benjamini_hochberg(conformal(values, reference), fdr)
+    chosen = benjamini_hochberg(rank_pvalues(values, reference), fdr)
     count, right = int(chosen.sum()), int((chosen & foreign).sum())
     return {
         "listed": count,
@@ -91,12 +91,6 @@ def _images(x: Points, values: PerPoint, foreign: Tensor, rows: Tensor) -> list[
         {"pixels": pixels, "witness": float(values[row]), "foreign": bool(foreign[row])}
         for pixels, row in zip(as_pixels(x[rows]), rows.tolist(), strict=True)
     ]
-
-
-def as_pixels(x: Points) -> list[str]:
-    """Gray values of each image from black 00 to white ff, two hexadecimal digits a pixel."""
-    gray = (255 * from_logits(x.double())).round().to("cpu", torch.uint8).numpy()
-    return [bytes(row).hex() for row in gray]
 
 
 def embedding(

@@ -10,15 +10,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from steincritic.diagnosis import Diagnosis, diagnose
+from steincritic.diagnosis.check import CheckResult, check
 from steincritic.engine import run_sweep
 from steincritic.gof.choose import gof_test
-from steincritic.gof.panel import CrossFit
+from steincritic.gof.crossfit import CrossFit
 from steincritic.gof.power import Rate
 from steincritic.models.mixture import GaussianMixture
 from steincritic.rng import derive, generator
 from steincritic.training.fit import Training
-from steincritic_studies.study import Context, Experiment, Outcome
+from steincritic_studies.faults.figures import draw_faults, faults_table
+from steincritic_studies.study import Context, Outcome, Study
 
 FDR = 0.1
 _FOREIGN = 0.03  # share of rows from elsewhere
@@ -91,11 +92,9 @@ def _one(job: FaultJob, number: int) -> dict[str, Any]:
     seed = derive(job.seed, job.kind, number)
     model = GaussianMixture(torch.zeros(1, _DIMS[job.kind]))
     x = _PLANTED[job.kind](model, job.n, seed)
-    options: dict[str, Any] = {}
-    if job.tiny:
-        options["config"] = CrossFit(draws=19, training=Training(epochs=6), look=1, cache=False)
-    test = gof_test(model, x, "crossfit", seed=seed, **options)
-    diagnosis = diagnose(model, x, fdr=FDR, seed=seed, test=test)
+    tiny = CrossFit(draws=19, training=Training(epochs=6), look=1, cache=False)
+    test = gof_test(model, x, tiny if job.tiny else CrossFit(), seed=seed)
+    diagnosis = check(model, x, fdr=FDR, seed=seed, test=test)
     return {"rejected": test.rejected} | _MEASURED[job.kind](diagnosis)
 
 
@@ -128,18 +127,18 @@ def _as_it_is(model: GaussianMixture, n: int, seed: int) -> Tensor:
     return model.sample(n, seed=seed).to(torch.float32)
 
 
-def _measure_points(diagnosis: Diagnosis) -> dict[str, Any]:
+def _measure_points(diagnosis: CheckResult) -> dict[str, Any]:
     flagged, planted = diagnosis.points.flagged, round(_FOREIGN * len(diagnosis.data))
     true = int((flagged < planted).sum())
     return {"false_share": (len(flagged) - true) / max(1, len(flagged)), "recall": true / planted}
 
 
-def _measure_coordinate(diagnosis: Diagnosis) -> dict[str, Any]:
+def _measure_coordinate(diagnosis: CheckResult) -> dict[str, Any]:
     first = diagnosis.coordinates[0]
     return {"first": first.first == _WRONG, "significant": first in diagnosis.wrong_coordinates}
 
 
-def _measure_region(diagnosis: Diagnosis) -> dict[str, Any]:
+def _measure_region(diagnosis: CheckResult) -> dict[str, Any]:
     if not diagnosis.regions:
         return {"overlap": 0.0, "best": 0.0}
     x = GaussianMixture(torch.zeros(1, 5)).sample(20_000, seed=0).numpy()
@@ -150,7 +149,7 @@ def _measure_region(diagnosis: Diagnosis) -> dict[str, Any]:
     return {"overlap": overlaps[0], "best": max(overlaps)}
 
 
-def _measure_lists(diagnosis: Diagnosis) -> dict[str, Any]:
+def _measure_lists(diagnosis: CheckResult) -> dict[str, Any]:
     missing = 0 if diagnosis.missing is None else len(diagnosis.missing)
     lists = (len(diagnosis.points), len(diagnosis.wrong_coordinates), len(diagnosis.regions), missing)
     return {"lists": any(lists)}
@@ -162,7 +161,7 @@ _PLANTED: dict[str, Callable[[GaussianMixture, int, int], Tensor]] = {
     "region": _with_a_dense_region,
     "none": _as_it_is,
 }
-_MEASURED: dict[str, Callable[[Diagnosis], dict[str, Any]]] = {
+_MEASURED: dict[str, Callable[[CheckResult], dict[str, Any]]] = {
     "points": _measure_points,
     "coordinate": _measure_coordinate,
     "region": _measure_region,
@@ -203,14 +202,16 @@ _SUMMARIES: dict[str, Callable[[list[dict[str, Any]]], dict[str, Any]]] = {
     },
 }
 
-FAULTS = Experiment(
-    "planted-faults",
-    "Planted faults and what a diagnosis says of them",
-    PlantedFaults(),
-    PlantedFaults(
+STUDY = Study(
+    name="planted-faults",
+    title="Planted faults and what a diagnosis says of them",
+    full=PlantedFaults(),
+    tiny=PlantedFaults(
         counts=(("points", 60, 2), ("coordinate", 60, 2), ("region", 60, 2), ("none", 60, 2)),
         together=2,
         tiny=True,
     ),
-    run,
+    run=run,
+    table=faults_table,
+    figures=draw_faults,
 )

@@ -13,14 +13,13 @@ from steincritic.data.points import ScoredPoints
 from steincritic.data.problems import Problem, problem
 from steincritic.rng import derive
 from steincritic.training.staging import Staged
-from steincritic_studies.lazy.envelope import envelope
+from steincritic_studies.lazy.bounds import envelope, power_corollary
+from steincritic_studies.lazy.figures import draw_lazy, lazy_table
 from steincritic_studies.lazy.flow import KernelSolution, NetworkFlow, Objective, gradient_flow, slope
 from steincritic_studies.lazy.law import Law, quadrature
-from steincritic_studies.lazy.ntk import TangentKernel, tangent_kernel
-from steincritic_studies.lazy.power import power_corollary
-from steincritic_studies.lazy.spectrum import spectrum
+from steincritic_studies.lazy.ntk import TangentKernel, spectrum, tangent_kernel
 from steincritic_studies.lazy.staged import SchemeRun, staged_runs
-from steincritic_studies.study import Context, Experiment, Outcome
+from steincritic_studies.study import Context, Outcome, Study
 
 _COROLLARY_CLOCK = 100.0
 _SPACING = {1: 0.2, 2: 0.8}  # of the grid that stands for p
@@ -210,11 +209,11 @@ _FULL = LazyTraining(
     ),
 )
 
-LAZY = Experiment(
-    "lazy-training",
-    "Lazy training: the theory's laws, measured",
-    _FULL,
-    replace(
+STUDY = Study(
+    name="lazy-training",
+    title="Lazy training: the theory's laws, measured",
+    full=_FULL,
+    tiny=replace(
         _FULL,
         widths=(4, 6),
         lambdas=(1.0, 16.0, 64.0),
@@ -227,5 +226,7 @@ LAZY = Experiment(
         staged=replace(_FULL.staged, width=4, trained=40, epochs=2, replicas=1),
         corollary_runs=10,
     ),
-    run,
+    run=run,
+    table=lazy_table,
+    figures=draw_lazy,
 )

@@ -1,4 +1,4 @@
-"""Table and figures of the lazy-training experiment, drawn from its record."""
+"""Table and figures of lazy training, drawn from its record."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -112,7 +112,7 @@ def _by_problem(record: Record) -> list[tuple[str, list[dict[str, Any]]]]:
 
 
 def _laws(record: Record, folder: Path) -> Path:
-    """One row a problem: distance and movement against λ, distance against t, error against n."""
+    """One row per problem: distance and movement against λ, distance against t, error against n."""
     from matplotlib import pyplot
 
     problems = _by_problem(record)

@@ -8,7 +8,7 @@ and the second has a closed form. λū depends on t and λ through τ = λt alon
 τ ("scaled time") throughout, and critics with many λ share one clock. [repasky2023] section 4.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,9 +20,19 @@ from steincritic.data.points import ScoredPoints
 from steincritic.errors import InputError, check_positive
 from steincritic.shapes import PerMember, Points
 from steincritic_studies.lazy.law import Law
-from steincritic_studies.lazy.ntk import TangentKernel
-from steincritic_studies.lazy.runge_kutta import integrate
-from steincritic_studies.lazy.spectrum import Spectrum, spectrum
+from steincritic_studies.lazy.ntk import Spectrum, TangentKernel, spectrum
+
+# Dormand and Prince (1980): stages, the fifth-order weights (= the last stage), and fifth less fourth order
+_STAGES = (
+    (1 / 5,),
+    (3 / 40, 9 / 40),
+    (44 / 45, -56 / 15, 32 / 9),
+    (19372 / 6561, -25360 / 2187, 64448 / 6561, -212 / 729),
+    (9017 / 3168, -355 / 33, 46732 / 5247, 49 / 176, -5103 / 18656),
+    (35 / 384, 0.0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84),
+)
+_ERROR = (71 / 57600, 0.0, -71 / 16695, 71 / 1920, -17253 / 339200, 22 / 525, -1 / 40)
+_MOST_STEPS = 100_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,12 +123,12 @@ class KernelSolution:
 
 @dataclass(frozen=True, eq=False)
 class NetworkFlow:
-    """Critics along their gradient flow, one a λ, at recorded scaled times."""
+    """Critics along their gradient flow, one per λ, at recorded scaled times."""
 
     start: Bank
     lam: PerMember
     scaled_times: tuple[float, ...]
-    banks: tuple[Bank, ...]  # one a time
+    banks: tuple[Bank, ...]  # one per time
 
     def fields(self, x: Points) -> Tensor:
         """λu at shared points, (times, e, n, d)."""
@@ -179,6 +189,40 @@ def gradient_flow(
     return NetworkFlow(whole, lams, tuple(scaled_times), tuple(map(at, path)))
 
 
+def integrate(
+    velocity: Callable[[Tensor], Tensor], start: Tensor, times: Sequence[float], *, tolerance: float
+) -> list[Tensor]:
+    """States (e, m) at rising times, by the pair of Dormand and Prince.
+
+    The step is common to all rows and set by the worst of them: the estimated error of a step stays
+    below the tolerance times the distance that the row has moved from its start.
+    """
+    y, now, path = start, 0.0, []
+    first = velocity(y)
+    step = times[0] / 10
+    for stop in times:
+        for _ in range(_MOST_STEPS):
+            if now >= stop:
+                break
+            last = now + step >= stop
+            h = stop - now if last else step
+            slopes = [first]
+            for row in _STAGES:
+                proposal = torch.add(y, _combined(row, slopes), alpha=h)
+                slopes.append(velocity(proposal))
+            moved = torch.maximum((proposal - start).norm(dim=1), h * slopes[0].norm(dim=1))
+            ratio = h * _combined(_ERROR, slopes).norm(dim=1) / (tolerance * moved.clamp_min(1e-300))
+            worst = float(ratio.nan_to_num(nan=1e10, posinf=1e10).max())
+            if worst <= 1:
+                y, first, now = proposal, slopes[-1], stop if last else now + h
+            grown = h * min(5.0, max(0.2, 0.9 * max(worst, 1e-10) ** -0.2))
+            step = max(step, grown) if last and worst <= 1 else grown
+        else:
+            raise RuntimeError(f"the flow took more than {_MOST_STEPS} steps; raise the tolerance")
+        path.append(y)
+    return path
+
+
 def flatten(parameters: Parameters) -> Tensor:
     """All weights of each member as one row, (e, m)."""
     return torch.cat([value.flatten(1) for value in parameters.values()], dim=1)
@@ -200,3 +244,11 @@ def _memory(mu: Tensor, tau: float) -> Tensor:
 
 def _like(parameters: Parameters) -> Parameters:
     return {name: torch.empty_like(value) for name, value in parameters.items()}
+
+
+def _combined(weights: Sequence[float], slopes: Sequence[Tensor]) -> Tensor:
+    total = slopes[0] * weights[0]
+    for weight, slope in zip(weights[1:], slopes[1:], strict=True):
+        if weight:
+            total = total.add_(slope, alpha=weight)
+    return total

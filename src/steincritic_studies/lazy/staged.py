@@ -16,8 +16,7 @@ from steincritic.shapes import PerMember
 from steincritic.training.fit import Training, fit_bank
 from steincritic.training.staging import Staged, Staging
 from steincritic_studies.lazy.law import Law
-from steincritic_studies.lazy.ntk import tangent_kernel
-from steincritic_studies.lazy.spectrum import drift, spectrum
+from steincritic_studies.lazy.ntk import drift, spectrum, tangent_kernel
 
 _MODES = 10
 

@@ -11,15 +11,16 @@ from torch import Tensor
 from steincritic.critics.mlp import MLP
 from steincritic.engine import run_sweep
 from steincritic.gof.choose import gof_test
-from steincritic.gof.panel import CrossFit
+from steincritic.gof.crossfit import CrossFit
 from steincritic.gof.power import Rate
 from steincritic.learning import FOR_PERCEPTRONS, EnergyMLP, Learning, fit_energy
 from steincritic.models.mixture import GaussianMixture
 from steincritic.models.perceptron_energy import PerceptronEnergy
 from steincritic.rng import derive
 from steincritic.training.fit import Training
+from steincritic_studies.learning.figures import draw_learning, learning_table
 from steincritic_studies.learning.toys import TOY_NAMES, toy
-from steincritic_studies.study import Context, Experiment, Outcome
+from steincritic_studies.study import Context, Outcome, Study
 
 LEVEL = 0.05
 ENERGY = EnergyMLP(hidden=(64, 64))
@@ -27,7 +28,7 @@ LEARNING = replace(FOR_PERCEPTRONS, critic=MLP(hidden=(64, 64)))
 _TEST = CrossFit(cache=False)  # the default; every model is tested once
 _TINY_TEST = CrossFit(draws=19, training=Training(epochs=6), network=MLP(hidden=(8,)), look=1, cache=False)
 _FRESH = 5_000  # points on which divergences are measured
-_PIXELS = 80  # a side of the pictures of densities
+_PIXELS = 80  # per side of the pictures of densities
 _DOTS = 600  # data points in a picture
 
 
@@ -74,7 +75,7 @@ def run(config: LearnedEnergies, context: Context) -> Outcome:
             tested=config.tested,
             energy=config.energy,
             learning=config.learning,
-            device=context.device.type if context.engine == "serial" else "cpu",  # one job a core
+            device=context.device.type if context.engine == "serial" else "cpu",  # one job per core
             tiny=config.tiny,
         )
         for kind, runs in (("gaussian", config.controls), ("learned", config.runs))
@@ -103,7 +104,7 @@ def run_learn_job(job: LearnJob) -> dict[str, Any]:
     start = time.perf_counter()
     fresh = law.sample(job.tested, seed=derive(seed, "tested"))
     config = _TINY_TEST if job.tiny else _TEST
-    test = gof_test(model, fresh, "crossfit", LEVEL, seed, config=config, device=job.device)
+    test = gof_test(model, fresh, config, LEVEL, seed, job.device)
     seconds["test"] = time.perf_counter() - start
     result = {"pvalue": test.pvalue, "rejected": test.rejected, "seconds": seconds}
     result |= _divergences(law, model, x.std(0), seed)
@@ -113,7 +114,7 @@ def run_learn_job(job: LearnJob) -> dict[str, Any]:
 def _learned(job: LearnJob, x: Tensor, seed: int) -> PerceptronEnergy:
     if job.kind == "gaussian":
         return job.energy.begin(x, seed)
-    model = fit_energy(job.energy, x, config=job.learning, seed=seed, device=job.device).model
+    model = fit_energy(job.energy, x, learning=job.learning, seed=seed, device=job.device).model
     assert isinstance(model, PerceptronEnergy)
     return model.to("cpu", torch.float64)
 
@@ -168,11 +169,11 @@ def _mean(values: list[float]) -> dict[str, float]:
     return {"mean": mean(values), "se": spread / len(values) ** 0.5}
 
 
-ENERGIES = Experiment(
-    "learn-ebm",
-    "Energies learned by their Stein discrepancy, tested on fresh data",
-    LearnedEnergies(),
-    LearnedEnergies(
+STUDY = Study(
+    name="learn-ebm",
+    title="Energies learned by their Stein discrepancy, tested on fresh data",
+    full=LearnedEnergies(),
+    tiny=LearnedEnergies(
         densities=("mixture", "moons"),
         runs=2,
         controls=1,
@@ -182,5 +183,7 @@ ENERGIES = Experiment(
         learning=Learning(steps=4, batch_size=50, log_every=2),
         tiny=True,
     ),
-    run,
+    run=run,
+    table=learning_table,
+    figures=draw_learning,
 )

@@ -38,7 +38,7 @@ def learning_table(record: Record) -> str:
 
 
 def draw_learning(record: Record, folder: Path) -> list[Path]:
-    """A row a density: data, true density, learned density, p-values."""
+    """One row per density: data, true density, learned density, p-values."""
     from matplotlib import pyplot
 
     pictures = record.results["pictures"]

@@ -15,7 +15,8 @@ from steincritic.training.fit import Training, Yardsticks, fit_bank
 from steincritic.training.fitted import FittedBank
 from steincritic.training.objective import Gap
 from steincritic.training.staging import Adaptive, Staged, Staging, fixed
-from steincritic_studies.study import Context, Experiment, Outcome
+from steincritic_studies.paper.figures import adaptive_table, draw_adaptive
+from steincritic_studies.study import Context, Outcome, Study
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,11 +92,11 @@ _FULL = AdaptiveStaging(
     },
 )
 
-ADAPTIVE = Experiment(
-    "adaptive",
-    "Adaptive staging in 25 dimensions",
-    _FULL,
-    replace(
+STUDY = Study(
+    name="adaptive",
+    title="Adaptive staging in 25 dimensions",
+    full=_FULL,
+    tiny=replace(
         _FULL,
         replicas=2,
         trained=100,
@@ -103,5 +104,7 @@ ADAPTIVE = Experiment(
         width=8,
         training=Training(epochs=4, batch_size=20, learning_rate=1e-3),
     ),
-    run,
+    run=run,
+    table=adaptive_table,
+    figures=draw_adaptive,
 )

@@ -1,18 +1,63 @@
-"""Figures of the mixture experiments, drawn from their records."""
+"""Tables and figures of the Gaussian mixtures, drawn from their records: the paper's numbers beside ours."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from steincritic.report.style import ACCENT, FIXED, GRAY, INK, STAGED, save, styled
+from steincritic.report.style import ACCENT, GRAY, INK, save, styled
+from steincritic_studies.drawing import band, scheme_colors
 from steincritic_studies.record import Record
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from steincritic_studies.tables import document, markdown, mean_and_error
 
 
-def draw_table_figures(record: Record, folder: Path) -> list[Path]:
+def mixture_table(record: Record) -> str:
+    rows = [
+        [
+            row["scheme"],
+            _paper(row, "power", "power_sd"),
+            mean_and_error(row["power_stochastic"]),
+            mean_and_error(row["power_exact"]),
+            _paper(row, "mse_q"),
+            mean_and_error(row["mse_q_published_scale"]),
+            mean_and_error(row["mse_q"]),
+            _paper(row, "stopping_epoch", digits=1),
+            f"{row['stopping_epoch']['mean']:.1f}",
+        ]
+        for row in record.results["rows"]
+    ]
+    header = [
+        "λ",
+        "power, paper (sd)",
+        "power, ours, stochastic test",
+        "power, ours, exact",
+        "MSE_q/4, paper",
+        "MSE_q/4, ours",
+        "MSE_q, ours, as defined",
+        "epoch, paper",
+        "epoch, ours",
+    ]
+    ceilings = "; ".join(f"{name} {value['power']:.3f}" for name, value in record.results["ceilings"].items())
+    config = record.config
+    return document(
+        record,
+        markdown(header, rows),
+        f"Power at n = {config['tested']}, level 0.05: mean over {config['replicas']} critics ± standard "
+        f"error, {config['runs']} tests each. Ceilings at this n: {ceilings}.",
+        "MSE_q/4 is the scale of the published tables: the released code computes a quarter of the paper's "
+        "definition. The epoch is each critic's minimum of the validation monitor.",
+    )
+
+
+def _paper(row: dict[str, Any], key: str, spread: str | None = None, digits: int = 3) -> str:
+    published = row["published"]
+    if not published:
+        return "–"
+    sd = f" ({published[spread]:.{digits}f})" if spread else ""
+    return f"{published[key]:.{digits}f}{sd}"
+
+
+def draw_mixture(record: Record, folder: Path) -> list[Path]:
     """MSE through training and power by scheme; in two dimensions the critic's field as well."""
     with styled():
         paths = [_mse_curves(record, folder), _power(record, folder)]
@@ -21,9 +66,35 @@ def draw_table_figures(record: Record, folder: Path) -> list[Path]:
     return paths
 
 
+def one_dimension_table(record: Record) -> str:
+    statistics = record.results["statistics"]
+    rows = [
+        [name, f"{statistics['mean'][name]:.4f}", f"{statistics['quantile95'][name]:.4f}"]
+        for name in statistics["mean"]
+    ]
+    return document(
+        record,
+        markdown(["statistics of", "mean", "95 % quantile"], rows),
+        f"{record.config['statistics']} statistics each, n = {record.config['tested']}; power of the partly "
+        f"trained critic {statistics['power']:.3f}.",
+    )
+
+
 def draw_one_dimension(record: Record, folder: Path) -> list[Path]:
     with styled():
         return [_critic_curves(record, folder), _bootstrap(record, folder)]
+
+
+def adaptive_table(record: Record) -> str:
+    rows = [
+        [row["scheme"], *(mean_and_error(row["lowest"][key]) for key in ("mse_p", "mse_q"))]
+        for row in record.results["rows"]
+    ]
+    return document(
+        record,
+        markdown(["λ", "lowest MSE on data", "lowest MSE on model draws"], rows),
+        f"Mean over {record.config['replicas']} critics ± standard error, by the definition of the MSE.",
+    )
 
 
 def draw_adaptive(record: Record, folder: Path) -> list[Path]:
@@ -34,8 +105,8 @@ def draw_adaptive(record: Record, folder: Path) -> list[Path]:
         for ax, key, title in zip(
             axes, ("mse_p", "mse_q", "lam"), ("MSE on data", "MSE on model draws", "λ"), strict=True
         ):
-            for row, color in _colored(record.results["rows"]):
-                _band(ax, row["curves"][key], color, row["scheme"])
+            for row, color in scheme_colors(record.results["rows"]):
+                band(ax, row["curves"][key], color, row["scheme"])
             ax.set(title=title, xlabel="epoch")
             if key == "lam":
                 ax.set_yscale("log")
@@ -45,25 +116,6 @@ def draw_adaptive(record: Record, folder: Path) -> list[Path]:
             *axes[0].get_legend_handles_labels(), ncol=6, loc="lower center", bbox_to_anchor=(0.5, -0.1)
         )
         return [save(figure, folder / "adaptive.png")]
-
-
-def _colored(rows: list[dict[str, Any]]) -> list[tuple[dict[str, Any], str]]:
-    """Fixed weights in blues from light to dark, staged ones in warm colors."""
-    staged = [row for row in rows if not _is_fixed(row)]
-    fixed = [row for row in rows if _is_fixed(row)]
-    blues = FIXED[-len(fixed) :] if fixed else []
-    return [*zip(fixed, blues, strict=True), *zip(staged, STAGED, strict=False)]
-
-
-def _is_fixed(row: dict[str, Any]) -> bool:
-    return bool(row["staging"]["decay"] == 1)
-
-
-def _band(ax: "Axes", curve: dict[str, list[float]], color: str, label: str) -> None:
-    mean, sd = np.array(curve["mean"], float), np.array(curve["sd"], float)
-    epochs = np.arange(1, len(mean) + 1)
-    ax.plot(epochs, mean, color=color, label=label, linewidth=1.6)
-    ax.fill_between(epochs, mean - sd, mean + sd, color=color, alpha=0.15, linewidth=0)
 
 
 def _readable_range(curves: list[dict[str, list[float]]]) -> tuple[float, float]:
@@ -78,8 +130,8 @@ def _mse_curves(record: Record, folder: Path) -> Path:
 
     rows = record.results["rows"]
     figure, ax = pyplot.subplots(figsize=(6, 3.6))
-    for row, color in _colored(rows):
-        _band(ax, row["curves"]["mse_q"], color, row["scheme"])
+    for row, color in scheme_colors(rows):
+        band(ax, row["curves"]["mse_q"], color, row["scheme"])
     ax.set_ylim(*_readable_range([row["curves"]["mse_q"] for row in rows]))
     ax.set(xlabel="epoch", ylabel="MSE of λf on model draws")
     ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), title="λ", title_fontsize=8)

@@ -11,16 +11,17 @@ from torch import Tensor
 from steincritic.critics.mlp import MLP
 from steincritic.data.points import ScoredPoints
 from steincritic.data.problems import Problem, problem
-from steincritic.gof.power import Rate, SplitPower, mean_power, split_power
+from steincritic.gof.power import Rate
 from steincritic.rng import derive
 from steincritic.training.checkpoint import Checkpoint
 from steincritic.training.fit import Training, Yardsticks, always, fit_bank
 from steincritic.training.fitted import FittedBank
 from steincritic.training.objective import Gap
 from steincritic.training.staging import Staged, Staging, fixed
-from steincritic_studies.optimal import OptimalCritic
+from steincritic_studies.paper.figures import draw_mixture, mixture_table
+from steincritic_studies.paper.power import OptimalCritic, SplitPower, mean_power, split_power
 from steincritic_studies.paper.published import GM_2D, GM_10D, GM_25D, MSE_SCALE, Published
-from steincritic_studies.study import Context, Experiment, Outcome
+from steincritic_studies.study import Context, Outcome, Study
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,11 +253,18 @@ def _tiny(config: MixtureTable) -> MixtureTable:
     )
 
 
-TABLES = [
-    Experiment(name, title, config, _tiny(config), run)
-    for name, title, config in (
-        ("gm-2d", "Gaussian mixture in 2 dimensions", _2D),
-        ("gm-10d", "Gaussian mixture in 10 dimensions", _10D),
-        ("gm-25d", "Gaussian mixture in 25 dimensions", _25D),
+def _study(name: str, title: str, config: MixtureTable) -> Study:
+    return Study(
+        name=name,
+        title=title,
+        full=config,
+        tiny=_tiny(config),
+        run=run,
+        table=mixture_table,
+        figures=draw_mixture,
     )
-]
+
+
+STUDY_2D = _study("gm-2d", "Gaussian mixture in 2 dimensions", _2D)
+STUDY_10D = _study("gm-10d", "Gaussian mixture in 10 dimensions", _10D)
+STUDY_25D = _study("gm-25d", "Gaussian mixture in 25 dimensions", _25D)

@@ -16,7 +16,8 @@ from steincritic.rng import derive, generator
 from steincritic.training.fit import Training, fit_bank
 from steincritic.training.fitted import FittedBank
 from steincritic.training.staging import Staged
-from steincritic_studies.study import Context, Experiment, Outcome
+from steincritic_studies.paper.figures import draw_one_dimension, one_dimension_table
+from steincritic_studies.study import Context, Outcome, Study
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,11 +105,11 @@ def _statistics(fitted: FittedBank, pair: Problem, config: OneDimension, seed: i
 _STAGING = Staged(initial=1.0, floor=1e-3, decay=0.9, every=5)
 _TRAINING = Training(epochs=60, batch_size=200, learning_rate=1e-3)
 
-ONE_DIMENSION = Experiment(
-    "gm-1d",
-    "Gaussian mixture in 1 dimension",
-    OneDimension(staging=_STAGING, training=_TRAINING),
-    OneDimension(
+STUDY = Study(
+    name="gm-1d",
+    title="Gaussian mixture in 1 dimension",
+    full=OneDimension(staging=_STAGING, training=_TRAINING),
+    tiny=OneDimension(
         staging=_STAGING,
         trained=100,
         training=Training(epochs=3, batch_size=50, learning_rate=1e-3),
@@ -119,5 +120,7 @@ ONE_DIMENSION = Experiment(
         statistics=200,
         pool=5,
     ),
-    run,
+    run=run,
+    table=one_dimension_table,
+    figures=draw_one_dimension,
 )

@@ -1,4 +1,4 @@
-"""The posteriors of `posterior_models` as NumPyro programs, and what its engines draw from them."""
+"""The posteriors of `models.py` as NumPyro programs, and what its engines draw from them."""
 
 from collections.abc import Callable
 from functools import cache, lru_cache
@@ -48,7 +48,7 @@ Program = tuple[Callable[..., None], tuple[np.ndarray, ...]]
 
 
 def program(name: str) -> Program:
-    """The NumPyro program of a posterior of `posterior_models`, and its data."""
+    """The NumPyro program of a posterior of `models.py`, and its data."""
     if name == "collinear regression":
         design, response = regression_data()
         return regression, (design.numpy(), response.numpy())

@@ -11,23 +11,23 @@ from statistics import median
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from steincritic.diagnosis.draws import Mixing, check_draws, judge_chains
 from steincritic.gof.aggregated import KsdAgg
-from steincritic.gof.power import Rate
+from steincritic.gof.power import Rate, trials_of
 from steincritic.gof.split import Split
-from steincritic.gof.trials import trials_of
+from steincritic.gof.test import GofTest
 from steincritic.models.density import PairModel
 from steincritic.rng import derive, generator
 from steincritic.shapes import Points
 from steincritic.training.fit import Training
 from steincritic_studies.posteriors import draws as posterior_draws
+from steincritic_studies.posteriors.figures import draw_posteriors, posterior_table
 from steincritic_studies.posteriors.models import POSTERIORS, Posterior
-from steincritic_studies.study import Context, Experiment, Outcome
+from steincritic_studies.study import Context, Outcome, Study
 
 EXACT, MOMENTS, VI = "exact draws", "independent normals", "mean-field VI"
-NUTS, RAW, CENTERED = "NUTS, thinned", "NUTS, not thinned", "NUTS, centred, thinned"
+NUTS, RAW, CENTERED = "NUTS, thinned", "NUTS, not thinned", "NUTS, centred, thinned"  # as records have it
 TELLING = {"eight schools": ("log tau",), "collinear regression": ("beta[1]", "beta[2]")}
 _PAIRS = {"eight schools": ("mu", "log tau"), "collinear regression": ("beta[1]", "beta[2]")}
 _CHAINS = 4
@@ -97,10 +97,7 @@ def _chained_rows(
     if source == RAW:
         sets = sets[:, :, : config.raw]
     judged = [judge_chains(x, q.names, thin=1 if source == RAW else None) for x in sets]
-    kept = [
-        x[:, :: mixing.thin].flatten(0, 1)[_order(mixing.kept, seed, group)]
-        for group, (x, mixing) in enumerate(zip(sets, judged, strict=True))
-    ]
+    kept = [x[:, :: mixing.thin].flatten(0, 1) for x, mixing in zip(sets, judged, strict=True)]
     rows = [_row(name, source, q, kept, config, seed)]
     if source in config.strict:
         rows.append(_row(name, source, q, kept[: config.strict_trials], config, seed, strict=True))
@@ -118,11 +115,6 @@ def independent_draws(name: str, q: Posterior, source: str, n: int, seed: int) -
     return x.mean(0) + x.std(0) * noise
 
 
-def _order(n: int, seed: int, group: int) -> Tensor:
-    """Tests in banks train on the first half of their rows, `check_draws` on a random half."""
-    return torch.randperm(n, generator=generator(seed, "order", group))
-
-
 def _row(
     name: str,
     source: str,
@@ -133,18 +125,18 @@ def _row(
     *,
     strict: bool = False,
 ) -> dict[str, Any]:
-    method = "ksdagg" if strict else "split"
-    settings = KsdAgg() if strict else Split(threshold="bootstrap-t", training=Training(epochs=config.epochs))
+    training = Training(epochs=config.epochs)
+    test: GofTest = KsdAgg() if strict else Split(threshold="bootstrap-t", training=training)
     rate = Rate(0, 0)
     for n in sorted({len(x) for x in sets}):
         alike = torch.stack([x for x in sets if len(x) == n]).to(torch.float32)
-        found = trials_of(PairModel(q.score), alike, method=method, seed=seed, config=settings)
+        found = trials_of(PairModel(q.score), alike, seed=seed, test=test)
         rate += found.rate()
     low, high = rate.interval()
     return {
         "posterior": name,
         "source": source,
-        "method": method,
+        "method": test.name,
         "n": int(median(len(x) for x in sets)),
         "rejections": rate.rejections,
         "trials": rate.trials,
@@ -187,11 +179,11 @@ def _diagnoses(name: str, q: Posterior, config: PosteriorChecks, seed: int) -> d
     }
 
 
-POSTERIOR = Experiment(
-    "posterior-checks",
-    "Draws of posteriors: NUTS and variational inference",
-    PosteriorChecks(),
-    PosteriorChecks(
+STUDY = Study(
+    name="posterior-checks",
+    title="Draws of posteriors: NUTS and variational inference",
+    full=PosteriorChecks(),
+    tiny=PosteriorChecks(
         independent=(EXACT, MOMENTS),
         sizes=(60,),
         trials=3,
@@ -203,5 +195,7 @@ POSTERIOR = Experiment(
         diagnosed_size=120,
         epochs=5,
     ),
-    run,
+    run=run,
+    table=posterior_table,
+    figures=draw_posteriors,
 )

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from steincritic.report.style import ACCENT, GRAY, INK, save, styled
+from steincritic_studies.drawing import PALE, interval, name_lines
 from steincritic_studies.record import Record
 from steincritic_studies.tables import document, markdown
 
@@ -67,12 +68,9 @@ def _rates(record: Record, folder: Path) -> Path:
     figure, axes = pyplot.subplots(1, len(names), figsize=(10.5, height), layout="constrained")
     for ax, name, rows in zip(axes, names, groups, strict=True):
         for k, row in enumerate(rows):
-            color = INK if row["method"] == "split" else "#8199b6"
-            ax.plot(row["interval"], [k, k], color=color, linewidth=1.4)
-            ax.plot(row["rate"], k, "o", color=color, markersize=3.5)
+            interval(ax, k, row["rate"], row["interval"], INK if row["method"] == "split" else PALE)
         ax.axvline(0.05, color=GRAY, linewidth=0.8)
-        ax.set_yticks(range(len(rows)), [f"{row['source']}, n = {row['n']}" for row in rows])
-        ax.invert_yaxis()
+        name_lines(ax, [f"{row['source']}, n = {row['n']}" for row in rows])
         ax.set(title=name, xlim=(-0.02, 1.02), xlabel="rejected at level 0.05 (blue: aggregated KSD)")
     return save(figure, folder / "rates.png")
 
@@ -92,7 +90,6 @@ def _pictures(record: Record, folder: Path) -> Path:
         coordinates = one["coordinates"]
         colors = [ACCENT if c["pvalue"] <= 0.05 else GRAY for c in coordinates]
         bars.barh(range(len(coordinates)), [c["z"] for c in coordinates], color=colors)
-        bars.set_yticks(range(len(coordinates)), [c["name"] for c in coordinates])
-        bars.invert_yaxis()
+        name_lines(bars, [c["name"] for c in coordinates])
         bars.set(xlabel="z of the coordinate's share of the witness (red: adjusted p ≤ 0.05)")
     return save(figure, folder / "draws.png")

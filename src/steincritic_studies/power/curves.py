@@ -6,9 +6,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from steincritic.engine import run_sweep
-from steincritic_studies.power.jobs import MEDIAN, SELECTED, PowerJob, run_power_job
+from steincritic_studies.power.figures import draw_power, power_table
+from steincritic_studies.power.jobs import FACTORS, MEDIAN, SELECTED, SHARES, PowerJob, run_power_job
 from steincritic_studies.power.timings import timings
-from steincritic_studies.study import Context, Experiment, Outcome
+from steincritic_studies.study import Context, Outcome, Study
 
 NEURAL = ("crossfit", "split")
 KERNEL = (MEDIAN, SELECTED, "aggregated KSD", "FSSD")
@@ -113,14 +114,14 @@ _EASY = replace(
     null_pool=199,
     timed=(),
 )
-_FACTORS = tuple(f"KSD at {2.0**k:g}" for k in range(-6, 3))
+_FACTORS = tuple(f"KSD at {factor:g}" for factor in FACTORS)
 _BANDWIDTH = PowerCurves(
     problem="gm-50d", axis="method", methods=("split", "crossfit", *_FACTORS), sizes=(1500,), null_pool=199
 )
 _SPLITS = PowerCurves(
     problem="gm-50d-easy",
     axis="method",
-    methods=(*(f"split at {k / 10:g}" for k in range(1, 10)), SELECTED, "crossfit"),
+    methods=(*(f"split at {share:g}" for share in SHARES), SELECTED, "crossfit"),
     sizes=(500,),
 )
 _RBM_PUBLISHED = {
@@ -154,20 +155,30 @@ def run_rbm(config: RbmBenchmark, context: Context) -> Outcome:
     return Outcome(results, {"total": first.seconds["total"] + second.seconds["total"]})
 
 
-CURVES = [
-    Experiment(name, title, config, _tiny(config), run)
-    for name, title, config in (
-        ("ksd-50d", "Power and time in 50 dimensions", _50D),
-        ("ksd-50d-easy", "Power in 50 dimensions, large difference", _EASY),
-        ("ksd-bandwidth", "Power of the kernel test by bandwidth, 50 dimensions, n = 1500", _BANDWIDTH),
-        ("splits", "Power by share of training points, 50 dimensions, n = 500", _SPLITS),
+def _study(name: str, title: str, config: PowerCurves) -> Study:
+    return Study(
+        name=name,
+        title=title,
+        full=config,
+        tiny=_tiny(config),
+        run=run,
+        table=power_table,
+        figures=draw_power,
     )
-] + [
-    Experiment(
-        "rbm-benchmark",
-        "Perturbed restricted Boltzmann machine, 50 visible and 40 hidden units",
-        RbmBenchmark(by_sigma=_RBM, by_size=_RBM_SIZES),
-        RbmBenchmark(by_sigma=_tiny(_RBM), by_size=_tiny(_RBM_SIZES)),
-        run_rbm,
-    )
-]
+
+
+FIFTY_DIMENSIONS = _study("ksd-50d", "Power and time in 50 dimensions", _50D)
+FIFTY_DIMENSIONS_EASY = _study("ksd-50d-easy", "Power in 50 dimensions, large difference", _EASY)
+BANDWIDTH = _study(
+    "ksd-bandwidth", "Power of the kernel test by bandwidth, 50 dimensions, n = 1500", _BANDWIDTH
+)
+SPLITS = _study("splits", "Power by share of training points, 50 dimensions, n = 500", _SPLITS)
+RBM = Study(
+    name="rbm-benchmark",
+    title="Perturbed restricted Boltzmann machine, 50 visible and 40 hidden units",
+    full=RbmBenchmark(by_sigma=_RBM, by_size=_RBM_SIZES),
+    tiny=RbmBenchmark(by_sigma=_tiny(_RBM), by_size=_tiny(_RBM_SIZES)),
+    run=run_rbm,
+    table=power_table,
+    figures=draw_power,
+)

@@ -1,30 +1,20 @@
-"""Tables and figures of the power curves and of the calibration, drawn from their records."""
+"""Tables and figures of the power curves, and of power by staging, drawn from their records."""
 
-import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from steincritic.report.style import ACCENT, GRAY, INK, save, styled
+from steincritic_studies.drawing import METHOD_COLORS, interval, name_lines
 from steincritic_studies.record import Record
 from steincritic_studies.tables import devices, document, markdown
 
-_COLORS = {
-    "crossfit": ACCENT,
-    "split": "#e67e22",
-    "aggregated KSD": "#1b3353",
-    "KSD, median": "#8199b6",
-    "KSD, δ = 2^-4": "#48678d",
-    "KSD, IMQ median": "#9fb2c8",
-    "FSSD": "#7f8c5a",
-    "optimal critic": GRAY,
-    "likelihood ratio": INK,
-}
+_SUGGESTED = "auto"  # among the stagings; all others are chosen by hand
 
 
 def power_table(record: Record) -> str:
-    """One row a method, one column a place on the axis; power with its 95 % interval."""
+    """One row per method, one column per place on the axis; power with its 95 % interval."""
     parts = [_block(rows, axis) for axis, rows in _groups(record)]
     published = _published(record)
     if published:
@@ -32,11 +22,12 @@ def power_table(record: Record) -> str:
     if record.results.get("timings"):
         parts.append("Seconds of one test:\n\n" + _timings(record))
     trials = sorted({row["trials"] for row in record.results["rows"]})
+    datasets = f"{trials[0]} to {trials[-1]}" if len(trials) > 1 else f"{trials[0]}"
     return document(
         record,
         *parts,
-        f"Rejection rate at level 0.05 with its Wilson 95 % interval; {trials[0]} to {trials[-1]} datasets a "
-        "cell, the same for all methods. The cross-fit test has one configuration throughout, its default.",
+        f"Rejection rate at level 0.05 with its Wilson 95 % interval; {datasets} datasets per cell, "
+        "the same for all methods. The cross-fit test has one configuration throughout, its default.",
     )
 
 
@@ -126,7 +117,7 @@ def _curves(axis: str, rows: list[dict[str, Any]], record: Record, folder: Path)
             own = sorted((row for row in rows if row["method"] == method), key=lambda row: row[axis])
             power, low, high = _arrays(own)
             x = np.array([row[axis] for row in own], float)
-            color = _COLORS.get(method, GRAY)
+            color = METHOD_COLORS.get(method, GRAY)
             style = ":" if method in ("optimal critic", "likelihood ratio") else "-"
             ax.plot(x, power, style, color=color, marker="o", markersize=3, label=method)
             ax.fill_between(x, low, high, color=color, alpha=0.12, linewidth=0)
@@ -164,137 +155,73 @@ def _time_figure(record: Record, folder: Path) -> Path:
     return save(figure, folder / "time.png")
 
 
-def calibration_table(record: Record) -> str:
-    levels = record.results["levels"]
+def staging_table(record: Record) -> str:
+    cells = _cells(record)
+    names = list(next(iter(cells.values())))
+    best = {cell: _best_by_hand(rows) for cell, rows in cells.items()}
     rows = [
-        [
-            f"{row['problem']}, n = {row['n']}",
-            row["method"],
-            "control" if row["control"] else "exact" if row["exact"] else "approximate",
-            f"{row['runs']:,}",
-            *(_rate_and_bound(row, rate) for rate in row["rates"]),
-            f"{row['uniformity']:.3g}",
-        ]
-        for row in record.results["rows"]
+        [name, *(_shown(found.get(name), bold=name == best[cell]) for cell, found in cells.items())]
+        for name in names
     ]
-    header = [
-        "problem",
-        "method",
-        "level is",
-        "runs",
-        *(f"rate at {level:g} (bound)" for level in levels),
-        "uniformity p",
-    ]
+    gaps = ["auto less the best by hand", *(_gap(cells[cell], best[cell]) for cell in cells)]
+    trials = " or ".join(str(n) for n in sorted({row["trials"] for row in record.results["rows"]}))
     return document(
         record,
-        markdown(header, rows),
-        "Rejections among null datasets, critics trained anew in each; in brackets the one-sided 99.9 % "
-        "bound on the rate of an exact test. The tests of a cross-fit row choose their null runs from ten "
-        "pools of as many, so the pools' own error is in its bound. Rates above the bound are bold. "
-        f"Uniformity is a Kolmogorov-Smirnov test of the p-values. {devices(record)}",
+        markdown(["staging of λ", *cells], [*rows, gaps]),
+        f"Rejection rate of the split test at level 0.05 on {trials} datasets, the same for every staging, "
+        "with its 95 % interval; the best choice by hand is bold. The last row has the standard error of the "
+        f"difference of two independent rates. {devices(record)}",
     )
 
 
-def _rate_and_bound(row: dict[str, Any], rate: dict[str, Any]) -> str:
-    bound = _bound(rate["level"], row["runs"], row.get("null_pool") or 0)
-    value = f"{rate['rate']:.4f}"
-    return f"{f'**{value}**' if rate['rate'] > bound else value} ({bound:.4f})"
-
-
-def _bound(level: float, runs: int, pool: int = 0) -> float:
-    from scipy.stats import binom, norm
-
-    if not pool:
-        return float(binom.ppf(0.999, runs, level)) / runs
-    return level + float(norm.ppf(0.999)) * math.sqrt(level * (1 - level) * (1 / runs + 1 / pool))
-
-
-_KINDS = {
-    "null": "model draws",
-    "data": "data of the problem",
-    "control": "control: critic trained on the points it bets on",
-}
-
-
-def streams_table(record: Record) -> str:
-    rows = [
-        [
-            row["method"],
-            _KINDS[row["kind"]],
-            str(row["streams"]),
-            str(row["alarms"]),
-            f"{row['rate']:.4f} [{row['interval'][0]:.4f}, {row['interval'][1]:.4f}]",
-            "" if row["median_delay"] is None else f"{row['median_delay']:g}",
-        ]
-        for row in record.results["rows"]
-    ]
-    header = ["bets", "stream", "streams", "alarms", "rate, 95 % interval", "median points to alarm"]
-    null = next(row["streams"] for row in record.results["rows"] if row["kind"] == "null")
-    level = record.results["level"]
-    return document(
-        record,
-        markdown(header, rows),
-        f"Streams of {record.config['length']} points, watched after every point. At level {level:g} the "
-        f"99.9 % bound on {null} null streams is {_bound(level, null):.4f}.",
-    )
-
-
-def draw_streams(record: Record, folder: Path) -> list[Path]:
+def draw_stagings(record: Record, folder: Path) -> list[Path]:
     from matplotlib import pyplot
 
-    rows = record.results["rows"]
+    cells = _cells(record)
+    names = list(next(iter(cells.values())))
     with styled():
-        figure, ax = pyplot.subplots(figsize=(6.4, 0.3 * len(rows) + 1.0))
-        for k, row in enumerate(rows):
-            color = ACCENT if row["kind"] == "control" else INK
-            ax.plot(row["interval"], [k, k], color=color, linewidth=1.4)
-            ax.plot(row["rate"], k, "o", color=color, markersize=3.5)
-        ax.axvline(record.results["level"], color=GRAY, linewidth=0.8)
-        ax.set_yticks(range(len(rows)), [f"{row['method']}, {row['kind']}" for row in rows])
-        ax.invert_yaxis()
-        ax.set(xlabel="share of streams that ever raise an alarm", xlim=(-0.02, 1.02))
-        return [save(figure, folder / "streams.png")]
-
-
-def draw_faults(record: Record, folder: Path) -> list[Path]:
-    """The shares of the record with their intervals."""
-    from matplotlib import pyplot
-
-    shares = [
-        (f"{kind}: {name.replace('_', ' ')}", value)
-        for kind, found in record.results["rows"].items()
-        for name, value in found.items()
-        if isinstance(value, dict) and "rate" in value
-    ]
-    with styled():
-        figure, ax = pyplot.subplots(figsize=(6.4, 0.26 * len(shares) + 1.0))
-        for k, (_, value) in enumerate(shares):
-            ax.plot(value["interval"], [k, k], color=INK, linewidth=1.4)
-            ax.plot(value["rate"], k, "o", color=INK, markersize=3.5)
-        ax.set_yticks(range(len(shares)), [name for name, _ in shares])
-        ax.invert_yaxis()
-        ax.set(xlabel="share of runs", xlim=(-0.02, 1.02))
-        return [save(figure, folder / "faults.png")]
-
-
-def draw_calibration(record: Record, folder: Path) -> list[Path]:
-    from matplotlib import pyplot
-
-    rows = record.results["rows"]
-    with styled():
-        figure, ax = pyplot.subplots(figsize=(6.4, 0.22 * len(rows) + 1.2))
-        for k, row in enumerate(rows):
-            rate = next(r for r in row["rates"] if r["level"] == 0.05)
-            low, high = rate["interval"]
-            color = ACCENT if row["control"] else INK if row["exact"] else "#8199b6"
-            ax.plot([low, high], [k, k], color=color, linewidth=1.4)
-            ax.plot(rate["rate"], k, "o", color=color, markersize=3.5)
-        ax.axvline(0.05, color=GRAY, linewidth=0.8)
-        most = min(row["runs"] for row in rows)
-        ax.axvline(_bound(0.05, most), color=GRAY, linewidth=0.8, linestyle=":")
-        ax.set_yticks(range(len(rows)), [f"{row['problem']}: {row['method']}" for row in rows])
-        ax.invert_yaxis()
-        ax.set(
-            xlabel="rejection rate on null data at level 0.05 (black exact, blue approximate, red control)"
+        figure, axes = pyplot.subplots(
+            1,
+            len(cells),
+            figsize=(1.8 * len(cells) + 2.0, 0.24 * len(names) + 1.1),
+            sharey=True,
+            squeeze=False,
         )
-        return [save(figure, folder / "calibration.png")]
+        for ax, (title, rows) in zip(axes[0], cells.items(), strict=True):
+            for k, name in enumerate(names):
+                if name not in rows:
+                    continue
+                color = ACCENT if name == _SUGGESTED else INK
+                interval(ax, k, rows[name]["power"], rows[name]["interval"], color)
+            ax.axvline(0.05, color=GRAY, linewidth=0.7, linestyle="--")
+            ax.set(title=title, xlim=(-0.03, 1.03))
+        name_lines(axes[0, 0], names)
+        figure.supxlabel("power at level 0.05", fontsize=9)
+        return [save(figure, folder / "power.png")]
+
+
+def _cells(record: Record) -> dict[str, dict[str, dict[str, Any]]]:
+    """Rows by problem and by staging, in the order of the record."""
+    cells: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in record.results["rows"]:
+        sigma = f", σ = {row['sigma']:g}" if row["sigma"] else ""
+        cell = f"{row['problem']}{sigma}, n = {row['n']}"
+        cells.setdefault(cell, {})[row["method"].removeprefix("split with ")] = row
+    return cells
+
+
+def _best_by_hand(rows: dict[str, dict[str, Any]]) -> str:
+    return max((name for name in rows if name != _SUGGESTED), key=lambda name: float(rows[name]["power"]))
+
+
+def _shown(row: dict[str, Any] | None, *, bold: bool) -> str:
+    if row is None:
+        return "–"
+    value = f"**{row['power']:.3f}**" if bold else f"{row['power']:.3f}"
+    return f"{value} [{row['interval'][0]:.2f}, {row['interval'][1]:.2f}]"
+
+
+def _gap(rows: dict[str, dict[str, Any]], best: str) -> str:
+    a, b = rows[_SUGGESTED], rows[best]
+    se = np.sqrt(sum(r["power"] * (1 - r["power"]) / r["trials"] for r in (a, b)))
+    return f"{a['power'] - b['power']:+.3f} ± {se:.3f}"

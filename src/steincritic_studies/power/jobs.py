@@ -9,23 +9,26 @@ import torch
 
 from steincritic.data.problems import Problem, problem
 from steincritic.gof.aggregated import KsdAgg
+from steincritic.gof.crossfit import CrossFit
 from steincritic.gof.fssd import Fssd
 from steincritic.gof.kernel import Ksd
-from steincritic.gof.panel import CrossFit
-from steincritic.gof.power import Rate, SplitPower, mean_power
+from steincritic.gof.power import Rate, trials_of
 from steincritic.gof.split import Split
-from steincritic.gof.trials import trials_of
+from steincritic.gof.test import GofTest
+from steincritic.models.base import Model
 from steincritic.models.rbm import GaussianBernoulliRBM, block_gibbs, random_rbm
 from steincritic.rng import derive, generator
 from steincritic.stein.kernels import IMQ, RBF
 from steincritic.training.fit import Training
 from steincritic.training.pacing import DEFAULT_STAGING
 from steincritic.training.staging import Staged, fixed
-from steincritic_studies.optimal import OptimalCritic
+from steincritic_studies.paper.power import OptimalCritic, SplitPower, mean_power
 
 MEDIAN = "KSD, median"
 SELECTED = "KSD, δ = 2^-4"
 _DRAWS = 499
+FACTORS = tuple(2.0**k for k in range(-6, 3))  # of the squared median distance
+SHARES = tuple(k / 10 for k in range(1, 10))  # of the points, to train on
 STAGINGS: dict[str, Staged | Literal["auto"]] = {
     "auto": "auto",
     "0.5 to 0.001, by 0.80": Staged(initial=0.5, floor=1e-3, decay=0.80),  # the paper's, 10-D
@@ -109,38 +112,30 @@ def _perturbed_draws(
     )
 
 
-def _rate(job: PowerJob, model: Any, x: torch.Tensor) -> Rate:
-    name, config = method_of(job.method, tiny=job.tiny)
-    seed = derive(job.seed, "trials", job.n)
-    return trials_of(model, x, method=name, seed=seed, config=config, null_pool=job.null_pool).rate()
+def _rate(job: PowerJob, model: Model, x: torch.Tensor) -> Rate:
+    test = tests_by_name(tiny=job.tiny)[job.method]
+    if isinstance(test, CrossFit):
+        test = replace(test, null_pool=max(job.null_pool, test.draws or 0))
+    return trials_of(model, x, test, seed=derive(job.seed, "trials", job.n)).rate()
 
 
-def method_of(name: str, *, tiny: bool) -> tuple[str, Any]:
-    """Method and settings that a name in a table stands for: the defaults, unless it says otherwise."""
+def tests_by_name(*, tiny: bool) -> dict[str, GofTest]:
+    """What the names in the tables stand for: the default test, unless the name says otherwise."""
     training = Training(epochs=10) if tiny else Training()
     draws = 19 if tiny else _DRAWS
     split = Split(draws=draws, threshold="permutation", training=training)
-    crossfit = CrossFit(draws=19, training=training, look=2) if tiny else CrossFit(draws=199)
-    methods: dict[str, tuple[str, Any]] = {
-        "crossfit": ("crossfit", crossfit),
-        "split": ("split", split),
-        MEDIAN: ("ksd", Ksd(draws=draws)),
-        SELECTED: ("ksd", Ksd(kernel=RBF(factor=2**-4), draws=draws)),
-        "KSD, IMQ median": ("ksd", Ksd(kernel=IMQ(scale="median"), draws=draws)),
-        "aggregated KSD": ("ksdagg", KsdAgg(draws=draws)),
-        "FSSD": ("fssd", Fssd(draws=draws, steps=5 if tiny else 100)),
+    return {
+        "crossfit": CrossFit(draws=19, training=training, look=2) if tiny else CrossFit(draws=199),
+        "split": split,
+        MEDIAN: Ksd(draws=draws),
+        SELECTED: Ksd(kernel=RBF(factor=2**-4), draws=draws),
+        "KSD, IMQ median": Ksd(kernel=IMQ(scale="median"), draws=draws),
+        "aggregated KSD": KsdAgg(draws=draws),
+        "FSSD": Fssd(draws=draws, steps=5 if tiny else 100),
+        **{f"KSD at {factor:g}": Ksd(kernel=RBF(factor=factor), draws=draws) for factor in FACTORS},
+        **{f"split at {share:g}": replace(split, train=share) for share in SHARES},
+        **{f"split with {name}": replace(split, staging=staging) for name, staging in STAGINGS.items()},
     }
-    if name in methods:
-        return methods[name]
-    kind, _, value = name.partition(" at ")
-    if kind == "split":
-        return "split", replace(split, train=float(value))
-    if kind == "KSD":
-        return "ksd", Ksd(kernel=RBF(factor=float(value)), draws=draws)
-    kind, _, value = name.partition(" with ")
-    if kind == "split":
-        return "split", replace(split, staging=STAGINGS[value])
-    raise KeyError(name)
 
 
 def _optimal_critic(pair: Problem, job: PowerJob) -> Rate:

@@ -4,8 +4,9 @@ import time
 from dataclasses import dataclass
 
 from steincritic.engine import run_sweep
+from steincritic_studies.power.figures import draw_stagings, staging_table
 from steincritic_studies.power.jobs import STAGINGS, PowerJob, run_power_job
-from steincritic_studies.study import Context, Experiment, Outcome
+from steincritic_studies.study import Context, Outcome, Study
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,10 +52,12 @@ def run(config: StagingPower, context: Context) -> Outcome:
     return Outcome({"rows": list(rows)}, {"total": time.perf_counter() - start})
 
 
-STAGING_POWER = Experiment(
-    "auto-staging",
-    "Power of the split test by staging: suggested, by hand, fixed",
-    StagingPower(),
-    StagingPower(cells=(("gm-10d", 30, 0.0),), stagings=("auto", "fixed 0.1"), trials=6, tiny=True),
-    run,
+STUDY = Study(
+    name="auto-staging",
+    title="Power of the split test by staging: suggested, by hand, fixed",
+    full=StagingPower(),
+    tiny=StagingPower(cells=(("gm-10d", 30, 0.0),), stagings=("auto", "fixed 0.1"), trials=6, tiny=True),
+    run=run,
+    table=staging_table,
+    figures=draw_stagings,
 )

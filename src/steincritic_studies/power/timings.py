@@ -9,8 +9,8 @@ from torch import Tensor
 
 from steincritic.data.points import ScoredPoints
 from steincritic.data.problems import problem
-from steincritic.gof.crossfit import crossfit_test
-from steincritic.gof.panel import CrossFit
+from steincritic.gof.choose import gof_test
+from steincritic.gof.crossfit import CrossFit
 from steincritic.gof.thresholds import THRESHOLDS, ModelWitness, Request
 from steincritic.rng import derive, generator
 from steincritic.stein.kernels import median_distance
@@ -23,7 +23,7 @@ _LOOP_LIMIT = 1000  # the loop holds n x n arrays and takes minutes beyond
 
 
 def timings(name: str, sizes: Sequence[int], context: Context) -> list[dict[str, Any]]:
-    """One row a method and size; empty without sizes."""
+    """One row per method and size; empty without sizes."""
     if not sizes:
         return []
     pair = problem(name).to(context.device, torch.float32)
@@ -62,7 +62,7 @@ def _split(points: ScoredPoints, model: Any) -> dict[str, float]:
 
 
 def _crossfit(points: ScoredPoints, model: Any) -> dict[str, float]:
-    total, _ = _clock(lambda: crossfit_test(model, points, config=CrossFit(cache=False)))
+    total, _ = _clock(lambda: gof_test(model, points, test=CrossFit(cache=False)))
     return {"training": total, "statistic": 0.0, "bootstrap": 0.0}
 
 

@@ -4,7 +4,7 @@ import math
 import time
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -15,19 +15,21 @@ from steincritic.engine import run_sweep
 from steincritic.gof.betting import Sequential, log_evalues, train_bettor
 from steincritic.gof.evalues import wealth_path
 from steincritic.gof.power import Rate
-from steincritic.gof.sequential import monitor
+from steincritic.gof.sequential import watch
 from steincritic.models.base import SamplingModel
 from steincritic.rng import derive
 from steincritic.training.fit import Training
-from steincritic_studies.study import Context, Experiment, Outcome
+from steincritic_studies.streams.figures import draw_streams, streams_table
+from steincritic_studies.study import Context, Outcome, Study
 
 LEVEL = 0.05
+Bets = Literal["soft-rank", "truncated"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamJob:
     problem: str
-    method: str
+    method: Bets
     kind: str
     start: int
     stop: int
@@ -42,13 +44,13 @@ class Streams:
     """Streams watched to their end, critics retrained on the past of each as it grows."""
 
     problem: str = "gm-10d"
-    methods: tuple[str, ...] = ("soft-rank", "truncated")
+    methods: tuple[Bets, ...] = ("soft-rank", "truncated")
     # kinds: model draws; draws of the problem's data; model draws bet on by a critic trained on them
     counts: tuple[tuple[str, int], ...] = (("null", 2000), ("data", 200), ("control", 200))
     length: int = 300
     batch: int = 50
     epochs: int = 60
-    together: int = 25  # streams a job
+    together: int = 25  # streams per job
 
 
 def run(config: Streams, context: Context) -> Outcome:
@@ -97,7 +99,7 @@ def run_stream_job(job: StreamJob) -> dict[str, Any]:
     """For each stream the number of points seen at its alarm, or None."""
     pair = problem(job.problem)
     model, data = (m.to(torch.float32) for m in (pair.model, pair.data))
-    config = Sequential(method=job.method, training=Training(epochs=job.epochs))
+    config = Sequential(bets=job.method, training=Training(epochs=job.epochs))
     alarms = []
     for k in range(job.start, job.stop):
         seed = derive(job.seed, "stream", job.kind, k)
@@ -108,7 +110,7 @@ def run_stream_job(job: StreamJob) -> dict[str, Any]:
 
 
 def _watched(model: SamplingModel, x: Tensor, batch: int, config: Sequential, seed: int) -> int | None:
-    for state in monitor(model, x.split(batch), level=LEVEL, seed=seed, config=config):
+    for state in watch(model, x.split(batch), level=LEVEL, seed=seed, test=config):
         if state.rejected:
             return state.rejected_at
     return None
@@ -125,16 +127,18 @@ def _control(model: SamplingModel, x: Tensor, batch: int, config: Sequential, se
     return int(crossed[0]) + 1 if len(crossed) else None
 
 
-STREAMS = Experiment(
-    "streams",
-    "Alarms of monitored streams",
-    Streams(),
-    Streams(
+STUDY = Study(
+    name="streams",
+    title="Alarms of monitored streams",
+    full=Streams(),
+    tiny=Streams(
         methods=("soft-rank",),
         counts=(("null", 2), ("data", 2), ("control", 2)),
         length=120,
         epochs=6,
         together=2,
     ),
-    run,
+    run=run,
+    table=streams_table,
+    figures=draw_streams,
 )

@@ -20,7 +20,7 @@ def check_shape(patient: Patient) -> Verdict:
         patient.log_prob(x)
         patient.log_prob(x[:1])
         detail += "; model.log_prob gives one number a row"
-    return "ok", f"{detail}."
+    return "passed", f"{detail}."
 
 
 def check_finite_values(patient: Patient) -> Verdict:
@@ -39,7 +39,7 @@ def check_finite_values(patient: Patient) -> Verdict:
                     "outside the model's support, or its formula overflows."
                 )
         looked.append(f"{len(x)} rows of {name}")
-    return "ok", f"Finite at {' and '.join(looked)}."
+    return "passed", f"Finite at {' and '.join(looked)}."
 
 
 def check_rows(patient: Patient) -> Verdict:
@@ -64,7 +64,7 @@ def check_rows(patient: Patient) -> Verdict:
     answer(lambda: patient.model.score(kept), "model.score")
     if not torch.equal(kept.detach(), x):
         return "failed", "model.score changes its argument in place: let it work on a copy."
-    return "ok", f"Each row has one score, alone or among others (largest difference {gap:.0e})."
+    return "passed", f"Each row has one score, alone or among others (largest difference {gap:.0e})."
 
 
 def check_dtypes(patient: Patient) -> Verdict:
@@ -83,23 +83,23 @@ def check_dtypes(patient: Patient) -> Verdict:
         )
     if refused:
         other = "float32" if single is not None else "float64"
-        return "doubtful", f"The model refuses {refused[0]}: pass data as {other}, or convert the model."
+        return "warning", f"The model refuses {refused[0]}: pass data as {other}, or convert the model."
     assert double is not None and single is not None
     if _is_single_inside(patient):
-        return "doubtful", (
+        return "warning", (
             "The score of float64 points is float64 in name only: every number in it is a float32, so some "
             "step inside the model rounds; convert its parameters and inputs to double."
         )
     if single.dtype != torch.float32:
-        return "doubtful", (
+        return "warning", (
             f"float32 points got a {short(single.dtype)} score: harmless, for it is cast back, but slower."
         )
     if (gap := _gap(single, double)) > 1e-2:
-        return "doubtful", (
+        return "warning", (
             f"The score in float32 is off by {gap:.1%} of its size: the formula loses digits, so test in "
             "float64."
         )
-    return "ok", f"float32 and float64 come back as they went in, and agree to {gap:.0e}."
+    return "passed", f"float32 and float64 come back as they went in, and agree to {gap:.0e}."
 
 
 def _is_single_inside(patient: Patient) -> bool:
@@ -121,16 +121,16 @@ def check_device(patient: Patient) -> Verdict:
     if here.device != x.device:
         return "failed", f"Points on {x.device} got a score on {here.device}: return it where x is."
     if not torch.cuda.is_available():
-        return "ok", f"Points on {x.device} get their score on {x.device}; there is no GPU to try."
+        return "passed", f"Points on {x.device} get their score on {x.device}; there is no GPU to try."
     there = torch.device("cpu" if x.is_cuda else "cuda")
     try:
         moved = patient.score(x.to(there))
     except ModelError as error:
-        return "doubtful", f"The model works on {x.device} alone ({error}): keep the data there."
+        return "warning", f"The model works on {x.device} alone ({error}): keep the data there."
     if moved.device.type != there.type:
-        return "doubtful", f"Points on {there} got a score on {moved.device}: keep the data on {x.device}."
+        return "warning", f"Points on {there} got a score on {moved.device}: keep the data on {x.device}."
     gap = _gap(moved.to(here), here)
-    status: Status = "ok" if gap < 1e-2 else "failed"
+    status: Status = "passed" if gap < 1e-2 else "failed"
     return status, f"The score on {there} differs from that on {x.device} by {gap:.0e} of its size."
 
 
@@ -157,5 +157,5 @@ def check_columns(patient: Patient) -> Verdict:
             if (distinct := len(column.unique())) < 0.05 * len(column):
                 rounded.append(f"column {j + 1} of {name} has {distinct} values in {len(column)} rows")
     if rounded:
-        return "doubtful", f"Rounded or discrete: {'; '.join(rounded[:3])}."
-    return "ok", "No column repeats its values."
+        return "warning", f"Rounded or discrete: {'; '.join(rounded[:3])}."
+    return "passed", "No column repeats its values."

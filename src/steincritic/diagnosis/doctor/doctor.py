@@ -1,17 +1,20 @@
 """doctor: is the model adapter right? Asked before any test is trusted.
 
-A wrong score makes every test of a good model reject, and nothing in the p-value says why. `examine`
+A wrong score makes every test of a good model reject, and nothing in the p-value says why. `doctor`
 asks the model the questions whose answers are known: the score is the gradient of the log-density,
 E_q[T_q f] = 0 on the model's own draws, and rows, seeds, dtypes and devices do not matter.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from torch.distributions import Distribution
 
 from steincritic.data.arrays import as_points
+from steincritic.data.points import PointsLike, ScoredPoints
+from steincritic.devices import DeviceLike, resolve_device
 from steincritic.diagnosis.doctor.answers import (
     check_columns,
     check_device,
@@ -23,11 +26,13 @@ from steincritic.diagnosis.doctor.answers import (
 from steincritic.diagnosis.doctor.gradient import check_gradient
 from steincritic.diagnosis.doctor.own_draws import check_identity, check_independence
 from steincritic.diagnosis.doctor.patient import Patient, Status, Verdict
-from steincritic.diagnosis.doctor.sampling import draw, generators_lent
+from steincritic.diagnosis.doctor.sampling import draw, generators_restored
 from steincritic.diagnosis.doctor.support import check_edges, check_space
 from steincritic.errors import InputError, ModelError, check_count
-from steincritic.models.base import SamplingModel, as_model, dimension
+from steincritic.files import write_json
+from steincritic.models.base import ModelLike, SamplingModel, as_model, dimension
 from steincritic.models.density import DistributionModel
+from steincritic.shapes import Points
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +44,7 @@ class Finding:
     detail: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Checkup:
     """All that the doctor found about one model."""
 
@@ -53,11 +58,11 @@ class Checkup:
         return not self._of("failed")
 
     def summary(self) -> str:
-        """The verdict in sentences: first what failed, then what is doubtful."""
-        failed, doubtful = self._of("failed"), self._of("doubtful")
-        passed = len(self._of("ok"))
-        verdict = "The adapter cannot be trusted yet" if failed else "Nothing speaks against the adapter"
-        lines = [f"{verdict}: {len(failed)} failed, {len(doubtful)} doubtful, {passed} in order."]
+        """The verdict in sentences: first what failed, then warnings."""
+        failed, doubtful = self._of("failed"), self._of("warning")
+        passed = len(self._of("passed"))
+        verdict = "The adapter cannot be trusted yet" if failed else "No evidence against the adapter"
+        lines = [f"{verdict}: {len(failed)} failed, {len(doubtful)} warnings, {passed} passed."]
         return "\n".join([*lines, *(f"{f.name} ({f.status}): {f.detail}" for f in (*failed, *doubtful))])
 
     def to_dict(self) -> dict[str, Any]:
@@ -65,11 +70,27 @@ class Checkup:
         checks = [{"name": f.name, "status": f.status, "detail": f.detail} for f in self.checks]
         return {"ok": self.ok, "n": self.n, "seed": self.seed, "checks": checks}
 
+    def __repr__(self) -> str:
+        return f"Checkup({self.summary().splitlines()[0]})"
+
+    def save(self, folder: str | Path) -> list[Path]:
+        """Write doctor.json into the folder; returns the files."""
+        path = Path(folder) / "doctor.json"
+        write_json(path, self.to_dict())
+        return [path]
+
     def _of(self, status: Status) -> list[Finding]:
         return [finding for finding in self.checks if finding.status == status]
 
 
-def examine(model: Any, *, x: Any = None, n: int | None = None, seed: int = 0) -> Checkup:
+def doctor(
+    model: ModelLike,
+    x: PointsLike | None = None,
+    *,
+    n: int | None = None,
+    seed: int = 0,
+    device: DeviceLike = None,
+) -> Checkup:
     """Check a model before its tests are trusted.
 
     Args:
@@ -79,31 +100,37 @@ def examine(model: Any, *, x: Any = None, n: int | None = None, seed: int = 0) -
         n: model draws for Stein's identity. By default 50,000, fewer beyond 20 dimensions, and fewer
             where drawing and scoring them would take longer than about five seconds.
         seed: decides every random choice.
+        device: of the data; where the model draws is its own choice.
 
     >>> from steincritic.models import GaussianMixture, PairModel
     >>> q = GaussianMixture([[0.0, 0.0]])
-    >>> examine(q, n=2_000).ok
+    >>> doctor(q, n=2_000).ok
     True
     >>> wrong = PairModel(lambda x: -q.score(x), lambda n, seed: q.sample(n, seed=seed))
-    >>> [f.name for f in examine(wrong, n=2_000).checks if f.status == "failed"]
+    >>> [f.name for f in doctor(wrong, n=2_000).checks if f.status == "failed"]
     ["Stein's identity"]
     """
     # a torch distribution that as_model refuses can be looked at all the same
-    model = DistributionModel(model) if isinstance(model, Distribution) else as_model(model)
+    adapted = DistributionModel(model) if isinstance(model, Distribution) else as_model(model)
     if n is not None:
         check_count(n, name="n", least=500)
-    data = None if x is None else as_points(x, dim=dimension(model)).detach()
-    if data is None and not isinstance(model, SamplingModel):
+    data = None if x is None else _data(x, dimension(adapted), device)
+    if data is None and not isinstance(adapted, SamplingModel):
         raise InputError(
             "the model has no sample(n, seed=0), so there are no points to look at: pass x, data that you "
             "will test (on the command line --data FILE)"
         )
-    with generators_lent():
-        draws, sampling = draw(model, n, seed, data)
+    with generators_restored():
+        draws, sampling = draw(adapted, n, seed, data)
         checks = [Finding(name="seeded sampling", status=sampling[0], detail=sampling[1])]
         if draws is not None or data is not None:
-            checks += _examined(Patient(model=model, draws=draws, data=data, seed=seed))
+            checks += _examined(Patient(model=adapted, draws=draws, data=data, seed=seed))
     return Checkup(checks=tuple(checks), n=0 if draws is None else len(draws), seed=seed)
+
+
+def _data(x: PointsLike, dim: int | None, device: DeviceLike) -> Points:
+    points = x.x if isinstance(x, ScoredPoints) else as_points(x, dim=dim)
+    return points.detach() if device is None else points.detach().to(resolve_device(device, points))
 
 
 def _examined(patient: Patient) -> list[Finding]:

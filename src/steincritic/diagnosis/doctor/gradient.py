@@ -51,7 +51,7 @@ def check_gradient(patient: Patient) -> Verdict:
             f"derivatives (largest difference {float(error[wrong].max()) / size:.1e} of its size): "
             + (f"it is {ratio:.3f} times the gradient." if rest < 1e-2 else "one of the two is wrong.")
         )
-    return "ok", (
+    return "passed", (
         f"The score is the gradient of log_prob at {len(x)} points (largest difference "
         f"{float(error[known].max()) / size:.0e} of its size, {short(kind)})."
     )

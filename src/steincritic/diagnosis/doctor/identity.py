@@ -121,27 +121,6 @@ def _normal_bound(alarm: float, count: int) -> float:
     return NormalDist().inv_cdf(1 - alarm / (2 * count))
 
 
-def autocorrelation_time(series: Tensor) -> float:
-    """The largest integrated autocorrelation time of columns (n, k), at least 1 (Geyer).
-
-    Sums of neighboring autocorrelations are positive for a reversible chain; the first that does not
-    stand out of the noise of independent draws ends the sum.
-    """
-    n = len(series)
-    noise = 3 * math.sqrt(2 / n)
-    length = 2 ** math.ceil(math.log2(2 * n))
-    slowest = 1.0
-    for part in (series - series.mean(0)).T.split(8):  # a few at a time, for memory
-        power = torch.fft.rfft(part, n=length).abs().square()
-        covariance = torch.fft.irfft(power, n=length)[:, : n - n % 2]
-        pairs = covariance.view(len(part), -1, 2).sum(2)
-        pairs = pairs / covariance[:, :1].clamp_min(torch.finfo(torch.float64).tiny)
-        kept = torch.where((pairs <= noise).cumsum(1) == 0, pairs, torch.zeros_like(pairs)).sum(1)
-        times = 2 * kept - 1
-        slowest = max(slowest, float(times.max()))
-    return slowest
-
-
 def robust_frame(x: Points) -> Frame:
     """Median and quartiles, which heavy tails do not move; where quartiles coincide, standard deviation."""
     ordered, usual = x.double().sort(0).values, Frame.of(x)

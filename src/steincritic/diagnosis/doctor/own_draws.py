@@ -18,14 +18,14 @@ def check_identity(patient: Patient) -> Verdict:
     found, n = patient.identity, len(patient.own)
     seen = f"{found.worst:+.3g} standard errors for f = {found.function}, bound {found.bound:.1f}, {n} draws"
     if found.holds:
-        return "ok", f"E_q[T_q f] = 0 on the model's own draws (worst {seen})."
+        return "passed", f"E_q[T_q f] = 0 on the model's own draws (worst {seen})."
     if patient.too_slow:
-        return "doubtful", (
+        return "warning", (
             f"The draws are too dependent to judge: {n} of them are worth {n / patient.slowness:.0f}; thin "
             "the chain."
         )
     if found.heavy:
-        return "doubtful", (
+        return "warning", (
             f"Heavy tails: the mean is {seen}, but rests on a few draws; look at the model in a transformed "
             "space with lighter tails."
         )
@@ -48,10 +48,10 @@ def check_independence(patient: Patient) -> Verdict:
     inside = robust_frame(patient.own.x).enter(patient.own)
     doubts = dependence(patient.model, patient.own.x, (inside.x * inside.score).sum(1))
     if worth < _WORTH * n:
-        return "doubtful", (
+        return "warning", (
             f"In the order they come, {n} draws are worth {worth:.0f} independent ones: thin the chain to "
             f"every {math.ceil(patient.slowness)}th draw, or start one chain a draw."
         )
     if doubts:
-        return "doubtful", doubts[0]
-    return "ok", f"{n} draws are worth {min(worth, n):.0f} independent ones, and repeat none."
+        return "warning", doubts[0]
+    return "passed", f"{n} draws are worth {min(worth, n):.0f} independent ones, and repeat none."

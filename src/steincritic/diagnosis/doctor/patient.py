@@ -12,15 +12,15 @@ from steincritic.data.arrays import as_float_tensor
 from steincritic.data.points import ScoredPoints
 from steincritic.diagnosis.doctor.identity import (
     Identity,
-    autocorrelation_time,
     robust_frame,
     stein_identity,
 )
 from steincritic.errors import InputError, ModelError
-from steincritic.models.base import DensityModel, ScoreModel
+from steincritic.models.base import DensityModel, Model
+from steincritic.models.mixing import autocorrelation_time
 from steincritic.shapes import PerPoint, Points
 
-Status = Literal["ok", "doubtful", "failed", "skipped"]
+Status = Literal["passed", "warning", "failed", "skipped"]
 Verdict = tuple[Status, str]  # with a sentence: what was found, in numbers, and the way out
 
 _LEAST_WORTH = 100  # independent draws below which Stein's identity is not judged
@@ -31,7 +31,7 @@ FEW = 48  # points of each kind where single values are compared
 class Patient:
     """The model with everything that more than one check looks at, each asked for once."""
 
-    model: ScoreModel
+    model: Model
     draws: Points | None
     data: Points | None
     seed: int

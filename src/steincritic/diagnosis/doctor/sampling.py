@@ -12,7 +12,7 @@ import torch
 
 from steincritic.diagnosis.doctor.patient import FEW, Verdict, answer
 from steincritic.errors import ModelError
-from steincritic.models.base import SamplingModel, ScoreModel, dimension
+from steincritic.models.base import Model, SamplingModel, dimension
 from steincritic.rng import derive
 from steincritic.shapes import Points
 
@@ -22,7 +22,7 @@ _PILOT = 1_000
 _PATIENCE = 5.0  # seconds that drawing and scoring may take by default
 
 
-def draw(model: ScoreModel, n: int | None, seed: int, data: Points | None) -> tuple[Points | None, Verdict]:
+def draw(model: Model, n: int | None, seed: int, data: Points | None) -> tuple[Points | None, Verdict]:
     if not isinstance(model, SamplingModel):
         return None, ("skipped", "The model has no sample(n, seed=0): exact tests are out of reach.")
     try:
@@ -78,20 +78,20 @@ def _seeded(model: SamplingModel, dim: int, seed: int) -> Verdict:
     if torch.equal(first, other):
         return "failed", "Two seeds gave the same draws: the sampler does not use its seed."
     if shared > 0:
-        return "doubtful", (
+        return "warning", (
             f"{shared:.0%} of {FEW} draws came again under another seed: a sampler that picks from stored "
             "points has no fresh draws for a null distribution."
         )
     if touched:
-        return "doubtful", (
+        return "warning", (
             "Sampling changes the global random generators, and with them what other code draws: use a "
             "generator of its own, or torch.random.fork_rng."
         )
-    return "ok", "n asked is n given; the same seed gives the same draws, another seed others."
+    return "passed", "n asked is n given; the same seed gives the same draws, another seed others."
 
 
 @contextmanager
-def generators_lent() -> Iterator[None]:
+def generators_restored() -> Iterator[None]:
     """Whatever the model does to global generators is undone afterwards."""
     states = np.random.get_state(), random.getstate()
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):

@@ -8,9 +8,10 @@ from torch import Tensor
 
 from steincritic.data.frame import Frame
 from steincritic.data.points import ScoredPoints
-from steincritic.diagnosis.doctor.identity import autocorrelation_time, stein_identity
+from steincritic.diagnosis.doctor.identity import stein_identity
 from steincritic.diagnosis.doctor.patient import FEW, Patient, Verdict
 from steincritic.errors import ModelError
+from steincritic.models.mixing import autocorrelation_time
 from steincritic.shapes import Points
 
 _GLANCE = 2_000  # draws at which another space is looked at first
@@ -43,13 +44,16 @@ def check_edges(patient: Patient) -> Verdict:
             "multiply critics by a factor that vanishes there."
         )
     if (hard or slow) and len(x) >= _ENOUGH:
-        return "doubtful", (
+        return "warning", (
             f"Near {_listed(hard + slow)} the density of the draws falls to zero slowly or not at all: the "
             "score may have no variance there; transforming to an unbounded space is safer."
         )
     if beyond := _refusal(patient):
-        return "doubtful", f"Half as far out again as its draws, {beyond}: data there cannot be tested."
-    return "ok", "The density of the draws vanishes at the ends of every column; the score goes on beyond."
+        return "warning", f"Half as far out again as its draws, {beyond}: data there cannot be tested."
+    return (
+        "passed",
+        "The density of the draws vanishes at the ends of every column, and the score goes on.",
+    )
 
 
 def _edge_exponent(away: Tensor) -> float:
@@ -83,7 +87,7 @@ def check_space(patient: Patient) -> Verdict:
     if patient.own is None:
         return "skipped", "The model cannot be sampled, so there are no draws to compare the space with."
     if not _disagree(patient):
-        return "ok", "Nothing in Stein's identity says that draws and score live in two spaces."
+        return "passed", "Nothing in Stein's identity says that draws and score live in two spaces."
     for columns in _suspects(patient.own.x):
         for story, points in _other_spaces(patient, columns):
             if _explains(points):

@@ -15,7 +15,7 @@ from steincritic.models.adapters.numpyro import NumPyroPosterior
 from steincritic.models.adapters.openmm import OpenMMModel
 from steincritic.models.adapters.pymc import PyMCPosterior
 from steincritic.models.adapters.stan import StanPosterior
-from steincritic.models.base import ScoreModel
+from steincritic.models.base import Model
 
 __all__ = [
     "DiffusionModel",
@@ -43,10 +43,10 @@ _FILES = {  # first part of a class's module: the file here that knows such obje
 }
 
 
-def adapt(obj: Any) -> ScoreModel | None:
+def adapt(obj: Any) -> Model | None:
     """The object of another library as a model; None where it is of no library known here, or no model."""
     for kind in type(obj).__mro__:
         if file := _FILES.get(kind.__module__.partition(".")[0]):
-            model: ScoreModel | None = import_module(f"{__name__}.{file}").adapt(obj)
+            model: Model | None = import_module(f"{__name__}.{file}").adapt(obj)
             return model
     return None

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from steincritic.models.density import LogDensity, at_home
+from steincritic.models.density import LogDensity, in_own_precision
 
 
 class EnergyModel(LogDensity):
@@ -11,7 +11,7 @@ class EnergyModel(LogDensity):
 
     def __init__(self, energy: nn.Module, *, dim: int | None = None) -> None:
         self.like = weights_like(energy)
-        super().__init__(at_home(lambda x: -energy(x), self.like), dim=dim)
+        super().__init__(in_own_precision(lambda x: -energy(x), self.like), dim=dim)
 
 
 class ModuleDensity(LogDensity):
@@ -19,7 +19,7 @@ class ModuleDensity(LogDensity):
 
     def __init__(self, module: nn.Module, *, dim: int | None = None) -> None:
         self.like = weights_like(module)
-        super().__init__(at_home(module.log_prob, self.like), dim=dim)  # type: ignore[arg-type]
+        super().__init__(in_own_precision(module.log_prob, self.like), dim=dim)  # type: ignore[arg-type]
 
 
 def weights_like(module: nn.Module) -> Tensor:

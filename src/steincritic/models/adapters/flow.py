@@ -5,7 +5,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from steincritic.errors import InputError, check_count
-from steincritic.models.density import LogDensity, at_home, lent_draws
+from steincritic.models.density import LogDensity, in_own_precision, seeded_draws
 from steincritic.shapes import Points
 
 
@@ -14,15 +14,15 @@ class FlowModel(LogDensity):
 
     def __init__(self, log_prob: Callable[[Tensor], Tensor], draw: Callable[[int], Tensor]) -> None:
         self._draw = draw
-        probe = lent_draws(lambda: draw(2), seed=0)
+        probe = seeded_draws(lambda: draw(2), seed=0)
         if probe.ndim != 2:
             raise InputError(
                 f"a flow must describe vectors, (n, d) a batch of draws; got {tuple(probe.shape)}: flatten "
                 "its points, or fix its context to one row"
             )
         self.like = probe[:0, 0]
-        super().__init__(at_home(log_prob, self.like), dim=probe.shape[1])
+        super().__init__(in_own_precision(log_prob, self.like), dim=probe.shape[1])
 
     def sample(self, n: int, *, seed: int = 0) -> Points:
         check_count(n, name="n")
-        return lent_draws(lambda: self._draw(n), seed=seed)
+        return seeded_draws(lambda: self._draw(n), seed=seed)

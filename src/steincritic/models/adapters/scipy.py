@@ -10,7 +10,7 @@ from steincritic.models.adapters.kernel_density import KernelDensity
 from steincritic.models.adapters.numeric import NumericDensity
 from steincritic.models.adapters.outside import require
 from steincritic.models.adapters.student import MultivariateT
-from steincritic.models.base import ScoreModel
+from steincritic.models.base import Model
 from steincritic.models.mixture import GaussianMixture
 
 _WAYS_OUT = (
@@ -19,7 +19,7 @@ _WAYS_OUT = (
 )
 
 
-def adapt(obj: Any) -> ScoreModel | None:
+def adapt(obj: Any) -> Model | None:
     stats = require("scipy.stats", extra="dev")
     match type(obj).__name__:
         case "multivariate_normal_frozen":

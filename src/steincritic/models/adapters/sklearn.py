@@ -10,11 +10,11 @@ import numpy as np
 from steincritic.errors import InputError
 from steincritic.models.adapters.kernel_density import KernelDensity
 from steincritic.models.adapters.outside import require
-from steincritic.models.base import ScoreModel
+from steincritic.models.base import Model
 from steincritic.models.mixture import GaussianMixture
 
 
-def adapt(obj: Any) -> ScoreModel | None:
+def adapt(obj: Any) -> Model | None:
     mixture = require("sklearn.mixture", extra="sklearn")
     neighbors = require("sklearn.neighbors", extra="sklearn")
     if isinstance(obj, mixture.GaussianMixture | mixture.BayesianGaussianMixture):

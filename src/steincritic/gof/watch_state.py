@@ -1,7 +1,6 @@
-"""MonitorState: all that a monitored stream has left behind, in memory and in one file."""
+"""WatchState: all that a watched stream has left behind, in memory and in one file."""
 
 import math
-import tempfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,22 +15,22 @@ from steincritic.files import read_tensors, write_tensors
 from steincritic.gof.betting import Bettor, Sequential
 from steincritic.gof.evalues import pooled_wealth
 from steincritic.rng import derive
-from steincritic.training.critic import load_critic
+from steincritic.training.critic import Critic
 from steincritic.training.fit import Training
 from steincritic.training.staging import Staged
 
-_FORMAT = "steincritic-monitor-1"
+_FORMAT = "steincritic-watch-1"
 _COUNTS = ("batches", "rejected_at", "log_maximum", "level", "seed")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class MonitorState:
+class WatchState:
     """Where a stream stands after a batch."""
 
-    config: Sequential
+    test: Sequential
     level: float
     seed: int
-    log_wealths: Tensor  # (k,) one account a bet
+    log_wealths: Tensor  # (k,) one per account
     log_maximum: float  # of the wealth after any point so far
     rejected_at: int | None = None  # points seen when the wealth first reached 1/level
     batches: int = 0
@@ -75,7 +74,7 @@ class MonitorState:
     def __repr__(self) -> str:
         verdict = f"rejected at point {self.rejected_at}" if self.rejected else "not rejected"
         return (
-            f"MonitorState({verdict}, level {self.level:g}: {self.points} points in {self.batches} batches, "
+            f"WatchState({verdict}, level {self.level:g}: {self.points} points in {self.batches} batches, "
             f"log wealth {self.log_wealth:.3g}, largest {self.log_maximum:.3g}, p={self.pvalue:.3g})"
         )
 
@@ -94,32 +93,32 @@ class MonitorState:
             "trained_on": self.bettor.trained_on if self.bettor else 0,
             "seed": self.seed,
             "notes": list(self.notes),
-            "settings": asdict(self.config),
+            "settings": asdict(self.test),
         }
 
     def save(self, path: str | Path) -> None:
         """Write everything to one safetensors file: numbers and JSON, no code."""
         tensors = {"log_wealths": self.log_wealths, "log_evalues": self.log_evalues}
         about: dict[str, Any] = {name: getattr(self, name) for name in _COUNTS}
-        about |= {"format": _FORMAT, "config": asdict(self.config), "notes": list(self.notes)}
+        about |= {"format": _FORMAT, "test": asdict(self.test), "notes": list(self.notes)}
         if self.past is not None:
             tensors |= {"past/x": self.past.x, "past/score": self.past.score}
         if (bettor := self.bettor) is not None:
-            critic, of_critic = _critic_parts(bettor)
+            critic, of_critic = bettor.critic.state()
             tensors |= {f"critic/{name}": value for name, value in critic.items()}
             numbers = {name: getattr(bettor, name) for name in ("trained_on", "number", "scale", "bound")}
             about |= {"critic": of_critic, "bettor": numbers}
         write_tensors(Path(path), tensors, about)
 
 
-def load_state(path: str | Path) -> MonitorState:
-    """Read a state that `MonitorState.save` wrote, to go on with `monitor(q, stream, state=...)`."""
+def load_watch(path: str | Path) -> WatchState:
+    """Read a state that `WatchState.save` wrote, to go on with `watch(q, stream, state=...)`."""
     tensors, about = read_tensors(Path(path))
     if about.get("format") != _FORMAT:
-        raise FileFormatError(f"{path} is not a saved monitor of this version")
+        raise FileFormatError(f"{path} is not a saved watch of this version")
     try:
-        state = MonitorState(
-            config=_config(about["config"]),
+        state = WatchState(
+            test=_test(about["test"]),
             **{name: about[name] for name in _COUNTS},
             log_wealths=tensors["log_wealths"],
             log_evalues=tensors["log_evalues"],
@@ -134,21 +133,12 @@ def load_state(path: str | Path) -> MonitorState:
     return state
 
 
-def _critic_parts(bettor: Bettor) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What the critic's own file would hold."""
-    with tempfile.TemporaryDirectory() as folder:
-        bettor.critic.save(Path(folder) / "critic")
-        return read_tensors(Path(folder) / "critic")
-
-
 def _bettor(tensors: dict[str, Tensor], about: dict[str, Any]) -> Bettor:
     parts = {k.removeprefix("critic/"): v for k, v in tensors.items() if k.startswith("critic/")}
-    with tempfile.TemporaryDirectory() as folder:
-        write_tensors(Path(folder) / "critic", parts, about["critic"])
-        return Bettor(load_critic(Path(folder) / "critic"), **about["bettor"])
+    return Bettor(Critic.from_state(parts, about["critic"]), **about["bettor"])
 
 
-def _config(about: dict[str, Any]) -> Sequential:
+def _test(about: dict[str, Any]) -> Sequential:
     parts = {
         "staging": Staged(**about["staging"]),
         "network": MLP(**about["network"]),
@@ -157,11 +147,11 @@ def _config(about: dict[str, Any]) -> Sequential:
     return Sequential(**(about | parts))
 
 
-def _check(state: MonitorState) -> None:
+def _check(state: WatchState) -> None:
     """Do the loaded arrays fit each other?"""
     wealths, past = state.log_wealths, state.past
-    if wealths.shape != (state.config.accounts,) or bool(wealths.isnan().any()):
-        raise InputError(f"wealth of shape {tuple(wealths.shape)} for {state.config.accounts} accounts")
+    if wealths.shape != (state.test.accounts,) or bool(wealths.isnan().any()):
+        raise InputError(f"wealth of shape {tuple(wealths.shape)} for {state.test.accounts} accounts")
     if past is not None and not (bool(past.x.isfinite().all()) and bool(past.score.isfinite().all())):
         raise InputError("points that are not finite")
     if state.bettor is not None and (past is None or len(state.bettor.critic.frame.scale) != past.dim):

@@ -1,0 +1,136 @@
+"""From arguments to a command: what tyro would refuse with a box of text is refused here in one line.
+
+tyro makes the help text and the command's object; the options, and so the names and types that are
+checked here, are the fields of the command's dataclass.
+"""
+
+import io
+import re
+import types
+import typing
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr
+from dataclasses import MISSING, dataclass, fields
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import tyro
+
+from steincritic.cli.config_file import arguments_from
+from steincritic.cli.guard import did_you_mean
+from steincritic.errors import InputError
+
+C = TypeVar("C", bound=Callable[[], int])
+
+_HELP = ("-h", "--help")
+_POSITIONAL = typing.get_args(tyro.conf.Positional[int])[1]
+_BOX = re.compile(r"[─-╿]+")  # the characters of which boxes are drawn
+
+
+@dataclass(frozen=True)
+class Option:
+    """One field of a command, as the command line has it."""
+
+    name: str
+    kind: type  # bool, int, float, str or Path
+    choices: tuple[str, ...]
+    many: bool  # may be given more than once
+    positional: bool
+    required: bool
+
+    @property
+    def shown(self) -> str:
+        return self.name.upper() if self.positional else f"--{self.name.replace('_', '-')}"
+
+    def check(self, value: str) -> None:
+        if self.choices and value not in self.choices:
+            hint = did_you_mean(value, self.choices)
+            raise InputError(f"{self.shown} must be one of {', '.join(self.choices)}; got {value!r}{hint}")
+        if self.kind in (int, float):
+            try:
+                self.kind(value)
+            except ValueError:
+                wanted = "a whole number" if self.kind is int else "a number"
+                raise InputError(f"{self.shown} must be {wanted}, got {value!r}") from None
+
+
+def parsed(name: str, command: type[C], arguments: list[str]) -> C:
+    """The command with its options, those of its `--config` file included."""
+    prog = f"steincritic {name}"
+    if any(argument in _HELP for argument in arguments):
+        return tyro.cli(command, prog=prog, args=["--help"])  # prints it and exits
+    options = {option.name: option for option in options_of(command)}
+    given = _given(arguments, options, prog)
+    if "config" in given:
+        arguments = [*arguments, *arguments_from(Path(given["config"][-1]), options, given)]
+        given = _given(arguments, options, prog)
+    missing = [option for option in options.values() if option.required and option.name not in given]
+    if missing:
+        raise InputError(f"{missing[0].shown} is missing; see {prog} --help")
+    refused = io.StringIO()
+    try:
+        with redirect_stderr(refused):
+            return tyro.cli(command, prog=prog, args=arguments)
+    except SystemExit:
+        raise InputError(" ".join(_BOX.sub(" ", refused.getvalue()).split())) from None
+
+
+def options_of(command: type) -> Iterator[Option]:
+    hints = typing.get_type_hints(command, include_extras=True)
+    for field in fields(command):
+        kind, extras = hints[field.name], []
+        if typing.get_origin(kind) is typing.Annotated:
+            kind, *extras = typing.get_args(kind)
+        if typing.get_origin(kind) in (typing.Union, types.UnionType):
+            kind = next(part for part in typing.get_args(kind) if part is not type(None))
+        many = typing.get_origin(kind) is tuple
+        if many:
+            kind = typing.get_args(kind)[0]
+        choices = typing.get_args(kind) if typing.get_origin(kind) is Literal else ()
+        yield Option(
+            field.name,
+            str if choices else kind,
+            choices,
+            many,
+            _POSITIONAL in extras,
+            field.default is MISSING and field.default_factory is MISSING,
+        )
+
+
+def _given(arguments: list[str], options: dict[str, Option], prog: str) -> dict[str, list[str]]:
+    """The values of each option that the arguments set; none for a switch such as --json."""
+    places = [option for option in options.values() if option.positional]
+    given: dict[str, list[str]] = {}
+    rest = iter(arguments)
+    for argument in rest:
+        if argument == "-" or not argument.startswith("-"):
+            if not places:
+                raise InputError(f"{argument!r} is one argument too many; see {prog} --help")
+            option, value = places.pop(0), argument
+        else:
+            flag, assigned, value = argument.partition("=")
+            option = _named(flag, options, prog)
+            if option.kind is bool:
+                if assigned:
+                    raise InputError(f"{flag} is a switch without a value, got {argument!r}")
+                given[option.name] = []
+                continue
+            value = value if assigned else next(rest, "--")
+            if value.startswith("--"):
+                raise InputError(f"{flag} needs a value; see {prog} --help")
+        option.check(value)
+        given.setdefault(option.name, []).append(value)
+    return given
+
+
+def _named(flag: str, options: dict[str, Option], prog: str) -> Option:
+    name = flag.removeprefix("--").replace("-", "_")
+    named = {option.name: option for option in options.values() if not option.positional}
+    switches = {f"no_{option.name}": option for option in named.values() if option.kind is bool}
+    known = named | switches
+    if not flag.startswith("--") or name not in known:
+        near = did_you_mean(
+            flag.lstrip("-"), [option.shown.lstrip("-") for option in named.values()], dashes="--"
+        )
+        raise InputError(f"no option {flag}{near} (see {prog} --help)")
+    return known[name]

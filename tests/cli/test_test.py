@@ -1,0 +1,84 @@
+"""test: the verdict alone, by the same options as check."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import steincritic as sc
+from steincritic.cli.options import TESTS
+from steincritic.models import GaussianMixture
+
+Q = GaussianMixture([[0.0, 0.0]])
+X = Q.sample(40, seed=1).numpy()
+MODEL = "--model models.py:normal"
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "100")
+    Path("models.py").write_text(
+        "from steincritic.models import GaussianMixture\nnormal = GaussianMixture([[0.0, 0.0]])\n"
+    )
+    np.save("good.npy", X)
+    np.save("wrong.npy", X + 1.0)
+    np.save("few.npy", X[:6])
+
+
+def test_a_model_that_ends_the_program_gives_no_verdict(run):
+    Path("ends.py").write_text("import sys\nmodel = (lambda x: sys.exit(0), None)\n")
+    code, out, err = run("test good.npy --model ends.py:model --test ksd")
+    assert code == 2 and out == "" and err.count("\n") == 1 and "exit" in err.lower()
+
+
+@pytest.mark.parametrize(("data", "code"), [("good.npy", 0), ("wrong.npy", 1)])
+def test_the_exit_code_is_the_verdict(run, data, code):
+    got, out, err = run(f"test {data} {MODEL} --test ksd")
+    assert got == code and err == "" and f"{data} against models.py:normal" in out
+    assert "report" not in out
+
+
+@pytest.mark.parametrize("name", [name for name in TESTS if name != "crossfit"])
+def test_the_result_is_that_of_python(run, name):
+    wanted = sc.gof_test(Q, X, name, level=0.1, seed=3)
+    code, out, _ = run(f"test good.npy {MODEL} --test {name} --seed 3 --level 0.1 --json --out o")
+    told = json.loads(out)
+    assert code == int(wanted.rejected)
+    np.testing.assert_allclose(told["pvalue"], wanted.pvalue)
+    np.testing.assert_allclose(told["statistic"], wanted.statistic, rtol=1e-5)  # float32 sums
+    assert told["level"] == 0.1 and told["seed"] == 3 and told["data"] == "good.npy" and told["dropped"] == 0
+    assert json.loads(Path("o/result.json").read_text()) == told
+
+
+def test_draws_are_those_of_the_test_that_was_named_or_chosen(run):
+    for test in ("--test ksd", "--test crossfit --device cpu", ""):
+        told = json.loads(run(f"test few.npy {MODEL} {test} --draws 39 --json")[1])
+        if "error" not in told:  # six points are too few to train critics on
+            assert len(told["null_distribution"]) == 39
+    assert told["method"] == "ksdagg" and told["notes"][0].startswith("Method ksdagg: 6 points are too few")
+
+
+def test_null_runs_are_kept_unless_told_otherwise(run):
+    line = f"test few.npy {MODEL} --test crossfit --draws 19 --device cpu --json"
+    np.save("few.npy", X[:20])
+    assert run(f"{line} --no-cache")[0] in (0, 1) and not Path("cache").exists()
+    assert run(line)[0] in (0, 1) and Path("cache").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("--test magic", "test must be one of crossfit, split, ksd, ksdagg, fssd; got 'magic'"),
+        ("--test ksd --draws 0", "draws must be a whole number of at least 1"),
+        ("--test ksd --draws 3", "3 null draws cannot reach level"),
+        ("--test ksd --address here", "--address is for --engine dask"),
+        ("--test ksd --device cuda:99", "device 'cuda:99' cannot be used here"),
+        ("--test ksd --out good.npy/below", "cannot write good.npy/below"),
+    ],
+)
+def test_what_is_the_users_to_mend_is_one_line(run, line, words):
+    code, out, err = run(f"test good.npy {MODEL} {line}")
+    assert code == 2 and out == "" and words in err and err.count("\n") == 1
