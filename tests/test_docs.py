@@ -19,6 +19,7 @@ import pytest
 import torch
 
 import steincritic as sc
+from steincritic.gof import choose
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -98,6 +99,8 @@ def quick(monkeypatch):
         for key, value in smaller.items():
             assert key in defaults, f"QUICK names {path}({key}=...), which is no longer there"
             monkeypatch.setitem(defaults, key, value)
+    for name, test in choose.TESTS.items():  # made when the package was imported: once more, smaller
+        monkeypatch.setitem(choose.TESTS, name, type(test)())
 
 
 @pytest.mark.filterwarnings("ignore::steincritic.errors.DoubtfulWarning")  # of runs this short
