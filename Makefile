@@ -3,6 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 BROWSER := .venv/.browser
+# Tests run side by side, a file at a time in each process, with one thread each lest they fight over the cores.
+SIDE_BY_SIDE := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+WORKERS ?= -n auto --maxprocesses 8 --dist loadfile
 
 .PHONY: demo test test-slow test-adapters lint format benchmark clean
 
@@ -10,13 +13,13 @@ demo: $(READY)
 	$(BIN)/steincritic demo --out out/demo
 
 test: $(READY) $(BROWSER)
-	$(BIN)/python -m pytest -q
+	$(SIDE_BY_SIDE) $(BIN)/python -m pytest -q $(WORKERS)
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -q -m slow
 
 test-adapters: .venv/adapters/.ready
-	.venv/adapters/bin/python -m pytest -q tests/models/test_adapters.py
+	.venv/adapters/bin/python -m pytest -q tests/models/adapters
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -6,6 +6,7 @@ import torch
 from hypothesis import settings
 
 matplotlib.use("Agg")
+pytest.register_assert_rewrite("model_contract", "reference")
 torch.set_num_threads(1)  # the nets here are too small to share among threads
 settings.register_profile("steincritic", derandomize=True, deadline=None, max_examples=40)
 settings.load_profile("steincritic")

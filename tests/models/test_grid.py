@@ -77,20 +77,6 @@ def test_the_density_is_normalized(grid):
     assert torch.equal(grid.score(x), SHIFTED.score(x))
 
 
-def test_one_dimension():
-    model = GridModel(LogDensity(lambda x: -(x**4).sum(-1)), low=[-20.0], high=[20.0])
-    x = model.sample(40_000, seed=0)
-    # E x² = Γ(3/4)/Γ(1/4) = 0.33799, var x² = 1/4 - 0.33799²
-    z = ((x**2).mean() - 0.337989) / ((0.25 - 0.337989**2) / 40_000) ** 0.5
-    assert x.shape == (40_000, 1) and abs(z) < Z_MAX
-
-
-def test_the_seed_alone_decides_the_draws(grid):
-    assert torch.equal(grid.sample(50, seed=3), grid.sample(50, seed=3))
-    assert not torch.equal(grid.sample(50, seed=3), grid.sample(50, seed=4))
-    assert grid.sample(1, seed=0).shape == (1, 2)
-
-
 def test_what_is_no_box_or_no_density_is_refused():
     for low, high in (([0.0] * 3, [1.0] * 3), ([0.0, 0.0], [1.0]), ([0.0, 1.0], [1.0, 1.0])):
         with pytest.raises(InputError):

@@ -5,7 +5,7 @@ import torch
 
 from steincritic.errors import FileFormatError, InputError
 from steincritic.files import read_tensors, write_tensors
-from steincritic.models import LangevinModel, LogDensity, random_rbm
+from steincritic.models import LangevinModel, random_rbm
 from steincritic.models.grid import GridModel
 from steincritic.models.perceptron_energy import PerceptronEnergy, first_weights
 from steincritic.models.saved import load_saved, save_model
@@ -23,28 +23,6 @@ def energy(dim=2, hidden=(7, 5), spread=1.5):
     return PerceptronEnergy(
         weights, location=torch.arange(dim).double(), scale=torch.ones(dim) * 2.0, spread=spread
     )
-
-
-@pytest.mark.parametrize(("dim", "hidden"), [(1, (4,)), (2, (7, 5)), (3, (4, 4, 4))])
-@pytest.mark.parametrize("n", [1, 20])
-def test_the_score_is_the_gradient_of_the_log_density(dim, hidden, n):
-    q = energy(dim, hidden)
-    x = torch.randn(n, dim, generator=generator(1, "x"), dtype=torch.float64)
-    torch.testing.assert_close(
-        q.score(x), LogDensity(q.log_prob).score(x), rtol=1e-10, atol=1e-12
-    )  # rounding
-    assert q.score(x.float()).dtype == torch.float32
-
-
-@pytest.mark.parametrize("dim", [1, 2])
-def test_draws_have_score_zero_in_the_mean(dim):
-    """Stein's identity for constant fields; 5 standard errors of independent draws."""
-    q, n = energy(dim), 500
-    x = q.sample(n, seed=0)
-    for shift, is_model in ((0.0, True), (1.0, False)):
-        score = q.score(x + shift)
-        z = score.mean(0) / (score.std(0) / n**0.5)
-        assert bool((z.abs() < 5).all()) == is_model
 
 
 def test_draws_are_exact_in_the_plane_and_by_chains_beyond():

@@ -8,7 +8,7 @@ import torch
 from reference import Z_MAX, twisted_field, z_of_mean
 from steincritic.data import scored
 from steincritic.errors import InputError
-from steincritic.models import GaussianMixture, SamplingModel, as_model
+from steincritic.models import GaussianMixture
 from steincritic.models.rbm import GaussianBernoulliRBM, block_gibbs, random_rbm
 from steincritic.rng import generator
 from steincritic.stein.operator import witness_of
@@ -42,12 +42,6 @@ def as_mixture(rbm):
 def z_of_difference(one, other):
     """Standard errors between the means of two samples, coordinate by coordinate."""
     return (one.mean(0) - other.mean(0)) / (one.var(0) / len(one) + other.var(0) / len(other)).sqrt()
-
-
-def test_the_score_is_the_gradient_of_the_log_density():
-    rbm, x = small_rbm(), normal(50, 3, seed=3).mul_(3).requires_grad_()
-    (gradient,) = torch.autograd.grad(rbm.log_prob(x).sum(), x)
-    torch.testing.assert_close(rbm.score(x.detach()), gradient, rtol=1e-10, atol=1e-10)  # rounding
 
 
 @pytest.mark.parametrize("seed", [0, 10, 20])
@@ -110,14 +104,6 @@ def test_the_mean_stein_value_vanishes_only_on_the_machines_own_draws(shift, is_
     x = rbm.sample(DRAWS, seed=6) + shift
     z = z_of_mean(witness_of(twisted_field, scored(rbm, x)))
     assert (abs(z) < Z_MAX) == is_model  # |z| is above 25 at shift 0.3
-
-
-def test_the_seed_decides_the_draws():
-    rbm = small_rbm()
-    one, same, other = (rbm.sample(7, seed=s) for s in (0, 0, 1))
-    assert one.shape == (7, 3) and one.dtype == torch.float64
-    assert torch.equal(one, same) and not torch.equal(one, other)
-    assert isinstance(as_model(rbm), SamplingModel)
 
 
 def test_machines_drawn_together_have_the_laws_of_each_drawn_alone():
