@@ -26,7 +26,7 @@ def verdict(rejected):
         statistic=2.0 if rejected else -1.0,
         null_distribution=null,
         level=0.05,
-        method="ksd",
+        test="ksd",
         threshold="fresh",
         exact=True,
         n=200,
@@ -55,14 +55,14 @@ def test_nothing_is_listed_where_the_test_does_not_reject():
     calm = sc.check(Q, WRONG, test=verdict(False))
     assert not calm.findings and not calm.regions and not calm.wrong_coordinates
     assert len(calm.points) == 0 and len(calm.missing) == 0
-    assert "Nothing here speaks against the model" in calm.summary()
+    assert "No evidence against the model" in calm.summary()
 
 
 def test_the_result_is_plain_and_shows_itself(wrong):
     plain = json.loads(json.dumps(wrong.to_dict()))
     assert plain["rejected"] and plain["columns"] == ["a", "b", "c", "d"] and plain["rows"] == 200
     assert plain["coordinates"][0]["name"] == "c" and plain["regions"][0]["conditions"]
-    assert repr(wrong).startswith("Diagnosis(rejected") and "<li>" in wrong._repr_html_()
+    assert repr(wrong).startswith("CheckResult(rejected") and "<li>" in wrong._repr_html_()
     assert len(wrong.plot().patches) == 4
 
 

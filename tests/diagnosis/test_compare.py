@@ -27,7 +27,7 @@ def shifted(*shift):
 
 
 def quick(models, x=X, **changes):
-    return compare(models, x, **{"test": None, **QUICK, **changes})
+    return compare(models, x, **{"test": "none", **QUICK, **changes})
 
 
 # Formulas.
@@ -208,13 +208,13 @@ def test_any_is_right_unless_all_are_rejected(models, rejected, tmp_path, monkey
     result = quick(models, X[:80], test=SMALL_TEST)
     assert result.rejected == rejected
     assert result.any_right_pvalue == max(result.pvalues) == max(t.pvalue for t in result.tests)
-    words = "None of them is right" if rejected else "Nothing here speaks against q1 (largest p"
+    words = "None of them is right" if rejected else "No evidence against q1 (largest p"
     assert words in result.summary()
 
 
 def test_a_model_without_draws_gets_the_test_that_auto_picks():
-    result = quick([(lambda x: -x, None), (lambda x: 1 - x, None)], X[:100], test="auto")
-    assert {t.method for t in result.tests} <= {"split", "ksd"}
+    result = quick([(lambda x: -x, None), (lambda x: 1 - x, None)], X[:100], test=None)
+    assert {t.test for t in result.tests} <= {"split", "ksd"}
     assert "The p-values of q1 and q2 are approximate." in result.summary()
 
 
@@ -280,7 +280,7 @@ def no_tail(x):
 BAD = {
     "one model": (lambda: quick([P]), "models must hold at least 2 models, got 1; for one use gof_test"),
     "a model alone": (lambda: quick(P), "models must be a list of at least 2 models"),
-    "too few names": (lambda: quick([P, P], names=["a"]), "names must hold one name a model: got 1 for 2"),
+    "too few names": (lambda: quick([P, P], names=["a"]), "names must hold one name per model: got 1 for 2"),
     "equal names": (lambda: quick([P, P], names=["a", "a"]), "names must differ, got 'a' more than once"),
     "a string of names": (lambda: quick([P, P], names="ab"), "names must be a list of strings"),
     "few points": (lambda: quick([P, P], X[:39]), "x has 39 points; .* at least 40: collect more"),
@@ -291,7 +291,7 @@ BAD = {
     ),
     "level": (lambda: quick([P, P], level=2), "level must lie in"),
     "units": (lambda: quick([P, P], units="meters"), "units must be one of data, spread"),
-    "test": (lambda: quick([P, P], test="magic"), "testing q1: method must be one of auto"),
+    "test": (lambda: quick([P, P], test="magic"), "testing q1: test must be one of"),
 }
 BAD_MODELS = {
     "raises": ((raises, None), r"models\[1\] \(q2\): model.score.* raised OSError: the server is away"),

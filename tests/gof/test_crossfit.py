@@ -19,7 +19,7 @@ from steincritic.files import write_tensors
 from steincritic.gof import cache, crossfit
 from steincritic.gof.cache import NullCache
 from steincritic.gof.choose import gof_test
-from steincritic.gof.crossfit import CrossFit, Panel, _ranked, chunks, panel
+from steincritic.gof.crossfit import CrossFit, Panel, chunks, panel
 from steincritic.gof.power import Rate
 from steincritic.models import GaussianMixture
 from steincritic.rng import derive, generator
@@ -253,7 +253,7 @@ def test_stopping_early_keeps_the_level_and_spares_null_runs(stop_early):
         null = Simulated(seed)
         observed = null.runs(0, 1)
         null.next = 0
-        statistic, others = _ranked(observed, null, draws, config)
+        statistic, others = config._ranked(observed, null, draws, 0)
         rejections += (int((others >= statistic).sum()) + 1) / (len(others) + 1) <= 0.05
         used += len(others)
     assert 3 <= rejections <= 44  # binomial(400, 5 %), outside once in a million
@@ -263,7 +263,7 @@ def test_stopping_early_keeps_the_level_and_spares_null_runs(stop_early):
 def test_a_statistic_that_no_run_reaches_uses_all_draws():
     null = Simulated(0)
     far = Panel(*(torch.full(shape, 9.0, dtype=torch.float64) for shape in ((1, 2), (1, 2), (1,))))
-    statistic, others = _ranked(far, null, 199, replace(TINY, stop_early=5))
+    statistic, others = replace(TINY, stop_early=5)._ranked(far, null, 199, 0)
     assert len(others) == 199 and float(others.max()) < statistic
     assert null.next == 199 + 49  # a quarter of the draws standardize and are not ranked
 
@@ -274,7 +274,7 @@ def test_null_runs_are_what_an_observed_dataset_would_be():
     config = replace(TINY, cache=False)
     points = scored(model, model.sample(11, seed=3))
     frame = model_frame(model, points, seed=0)
-    made = crossfit.NullRuns(model, frame, points, config).runs(0, 43)
+    made = crossfit.NullRuns(model, frame, len(points), points.x, config).runs(0, 43)
     for block in range(3):  # twenty datasets a block
         drawn = model.sample(20 * 11, seed=derive(0, "null block", block))
         for k in range(block * 20, min(block * 20 + 20, 43)):
@@ -441,12 +441,12 @@ def test_settings_that_are_none_are_refused(bad, words):
 @pytest.mark.parametrize(
     ("x", "options", "words"),
     [
-        (X[:9], {"config": replace(TINY, folds=5)}, "x has 9 points; 5 folds need at least two each"),
-        (X, {"config": replace(TINY, draws=9)}, "9 null draws cannot reach level 0.05: use at least 19"),
-        (X, {"config": TINY, "level": 0.01}, "19 null draws cannot reach level 0.01: use at least 99"),
-        (X, {"config": TINY, "level": 0.0}, "level must lie"),
-        (X, {"config": TINY, "seed": 0.5}, "seed must be a whole number"),
-        (X[:, :1], {"config": TINY}, "x has 1 columns but the model has 2 dimensions"),
+        (X[:9], {"test": replace(TINY, folds=5)}, "x has 9 points; 5 folds need at least two each"),
+        (X, {"test": replace(TINY, draws=9)}, "9 null draws cannot reach level 0.05: use at least 19"),
+        (X, {"test": TINY, "level": 0.01}, "19 null draws cannot reach level 0.01: use at least 99"),
+        (X, {"test": TINY, "level": 0.0}, "level must lie"),
+        (X, {"test": TINY, "seed": 0.5}, "seed must be a whole number"),
+        (X[:, :1], {"test": TINY}, "x has 1 columns but the model has 2 dimensions"),
     ],
 )
 def test_a_test_that_cannot_be_made_is_refused(x, options, words):
@@ -455,5 +455,5 @@ def test_a_test_that_cannot_be_made_is_refused(x, options, words):
 
 
 def test_a_model_without_a_sampler_is_told_what_else_there_is():
-    with pytest.raises(ModelError, match=r"no sample\(n, seed=0\); methods split and ksd"):
+    with pytest.raises(ModelError, match=r"no sample\(n, seed=0\); tests split and ksd"):
         gof_test((Q.score, None), X, test=TINY)

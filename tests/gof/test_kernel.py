@@ -57,7 +57,7 @@ def test_result_is_that_of_the_statistic_and_of_the_seed(statistic, threshold):
     expected = ksd(ScoredPoints(x, q.score(x)), RBF(factor=0.5), statistic)
     assert result.statistic == pytest.approx(expected, rel=1e-12)
     assert result.exact == (threshold == "fresh")
-    assert (result.method, result.threshold, result.n) == ("ksd", threshold, 40)
+    assert (result.test, result.threshold, result.n) == ("ksd", threshold, 40)
     assert result.null_distribution.shape == (59,)
     again = gof_test(q, x, seed=3, test=config)
     assert torch.equal(again.null_distribution, result.null_distribution)
@@ -75,7 +75,7 @@ def test_u_and_v_have_one_wild_p_value():
 def test_fresh_draws_do_not_depend_on_how_many_go_together(monkeypatch):
     config = Ksd(threshold="fresh", draws=59)
     result = gof_test(q, data(seed=1), test=config)
-    monkeypatch.setattr("steincritic.gof.fresh._TOGETHER", 7 * 40**2)
+    monkeypatch.setattr("steincritic.gof.null._TOGETHER", 7 * 40**2)
     apart = gof_test(q, data(seed=1), test=config)
     torch.testing.assert_close(apart.null_distribution, result.null_distribution, rtol=1e-10, atol=0)
 

@@ -51,7 +51,7 @@ def rejections(observed, nulls):
             statistic=float(statistic),
             null_distribution=draws,
             level=0.05,
-            method="split",
+            test="split",
             threshold="test",
             exact=True,
             n=TESTED,

@@ -20,7 +20,7 @@ def result(statistic, null, level=0.05, **changes):
         statistic=statistic,
         null_distribution=torch.as_tensor(null, dtype=torch.float64),
         level=level,
-        **{"method": "split", "threshold": "fresh", "exact": True, "n": 10, "seed": 0} | changes,
+        **{"test": "split", "threshold": "fresh", "exact": True, "n": 10, "seed": 0} | changes,
     )
 
 
@@ -58,7 +58,7 @@ def test_the_dictionary_is_json_and_complete():
     assert (
         back["rejected"] is False and back["settings"] == {"hidden": [4, 4]} and back["notes"] == ["a note"]
     )
-    assert set(back) >= {"statistic", "level", "method", "threshold", "exact", "n", "seed"}
+    assert set(back) >= {"statistic", "level", "test", "threshold", "exact", "n", "seed"}
 
 
 def test_the_summary_tells_verdict_strength_and_notes():
@@ -66,7 +66,7 @@ def test_the_summary_tells_verdict_strength_and_notes():
     assert "do not look like draws from the model" in rejected and "exact" in rejected
     assert rejected.endswith("Mind the tails.")
     kept = result(-90.0, list(range(-50, 0)), exact=False).summary()
-    assert "Nothing here speaks against the model" in kept and "approximate" in kept
+    assert "No evidence against the model" in kept and "approximate" in kept
 
 
 def test_the_printed_form_is_one_line():

@@ -34,7 +34,7 @@ TINY = {
     "first": 20,
 }
 SOFT = Sequential(**TINY)
-CUT = Sequential(method="truncated", bound_draws=4000, **TINY)
+CUT = Sequential(bets="truncated", bound_draws=4000, **TINY)
 
 
 def left_skewed(*shape, seed, shift=0.0):
@@ -147,7 +147,7 @@ def test_null_streams_with_critics_trained_on_the_way(config):
     """120 streams at 5 %: more than 20 once in a million."""
     ends = [last(watch(Q, batches(3, seed=s), seed=s, test=config)) for s in range(120)]
     assert sum(state.rejected for state in ends) <= 20
-    if config.method == "soft-rank":
+    if config.bets == "soft-rank":
         factors = torch.cat([state.log_evalues.exp() for state in ends])
         assert abs(z_of_mean(factors, 1.0)) < Z_MAX
 
@@ -273,7 +273,7 @@ def test_a_model_without_a_sampler_is_refused_at_once():
 
 def test_a_state_keeps_its_level_seed_and_settings():
     state = last(watch(Q, batches(1), test=SOFT, level=0.01))
-    for other in ({"level": 0.05}, {"seed": 1}, {"config": CUT}):
+    for other in ({"level": 0.05}, {"seed": 1}, {"test": CUT}):
         with pytest.raises(InputError, match="was begun with"):
             watch(Q, [], state=state, **other)
     assert list(watch(Q, [], state=state, level=0.01, seed=0, test=SOFT)) == []
@@ -282,7 +282,7 @@ def test_a_state_keeps_its_level_seed_and_settings():
 @pytest.mark.parametrize(
     ("bad", "words"),
     [
-        ({"method": "hope"}, "method"),
+        ({"bets": "hope"}, "bets"),
         ({"etas": ()}, "etas"),
         ({"etas": (0.0,)}, "etas"),
         ({"etas": (-1.0,)}, "etas"),
@@ -312,7 +312,7 @@ def test_files_that_are_no_state_are_refused(tmp_path):
     for name, damaged in {
         "short": content[: len(content) // 2],
         "text": b"hello",
-        "format": content.replace(b"steincritic-monitor-1", b"steincritic-monitor-0"),
+        "format": content.replace(b"steincritic-watch-1", b"steincritic-watch-0"),
         "wealth": content.replace(b"log_wealths", b"log_wealthy"),
         "count": content.replace(b'\\"etas\\": [0.0, 0.1,', b'\\"etas\\": [0.0     ,'),
         "critic": content.replace(b"critic/snapshot/0/w1", b"critic/snapshot/0/w9"),

@@ -95,7 +95,7 @@ def test_the_verdict_leads_and_says_where_to_look(pages):
 def test_without_a_rejection_there_is_no_list_of_suspects(cases, pages):
     assert not cases["fits"].diagnosis.rejected
     page = Page(pages["fits"])
-    assert "Nothing in these 120 points speaks against the model" in page.of("p")
+    assert "No evidence against the model in these 120 points" in page.of("p")
     assert "No list of suspects is shown, as any would be made of chance." in page.of("p")
     for absent in ("Where to look", "Regions", "What the data lack"):
         assert absent not in page.of("h2")

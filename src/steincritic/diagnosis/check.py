@@ -106,7 +106,7 @@ class CheckResult:
                 f"Fisher divergence at least {self.fisher.lower:.3g} ({self.fisher.confidence:.0%} "
                 f"confidence; found so far {self.fisher.estimate:.3g})."
             )
-        return "How wrong the model is cannot be told from these data: it may be right."
+        return "These data cannot tell how far off the model is."
 
     def to_dict(self) -> dict[str, Any]:
         """Those of the test and what was found, as plain values ready for JSON."""

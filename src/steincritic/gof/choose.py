@@ -70,6 +70,8 @@ def choose_test(test: GofTest | str | None, model: Model | None, n: int) -> tupl
         if test not in TESTS:
             raise InputError(f"test must be one of {', '.join(TESTS)} or a value of one; got {test!r}")
         return TESTS[test], None
+    if isinstance(test, type):
+        raise InputError(f"test must be a value such as {test.__name__}(), got the class itself")
     if not hasattr(test, "run"):
         names = ", ".join(type(known).__name__ for known in TESTS.values())
         raise InputError(f"test must be a name or a value of {names}; got {test!r}")

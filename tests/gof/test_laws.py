@@ -1,0 +1,177 @@
+"""What every test keeps, whichever it is."""
+
+from dataclasses import fields, is_dataclass, replace
+
+import pytest
+import torch
+
+import steincritic as sc
+from steincritic.gof.choose import TESTS, choose_test
+from steincritic.gof.test import GofTest
+
+Q = sc.models.GaussianMixture([[0.0, 0.0]])
+X = Q.sample(40, seed=1)
+NO_SAMPLER = (Q.score, None)
+SMALL = {
+    "network": sc.MLP(hidden=(6,)),
+    "training": sc.Training(epochs=8, batch_size=10, learning_rate=5e-2, dtype="float64"),
+}
+VALUES = {
+    "crossfit": sc.CrossFit(folds=2, draws=19, look=1, cache=False, **SMALL),
+    "crossfit, early stop": sc.CrossFit(folds=2, draws=39, look=1, cache=False, stop_early=3, **SMALL),
+    "split, fresh": sc.Split(threshold="fresh", draws=39, **SMALL),
+    "split, permutation": sc.Split(threshold="permutation", draws=39, pool=5, **SMALL),
+    "split, pooled": sc.Split(threshold="pooled", draws=39, pool=20, **SMALL),
+    "split, bootstrap-t": sc.Split(threshold="bootstrap-t", draws=39, **SMALL),
+    "split, z": sc.Split(threshold="z", draws=39, **SMALL),
+    "ksd, wild": sc.Ksd(draws=39),
+    "ksd, fresh": sc.Ksd(draws=39, threshold="fresh"),
+    "ksdagg, wild": sc.KsdAgg(draws=39, reference=99),
+    "ksdagg, fresh": sc.KsdAgg(draws=39, threshold="fresh"),
+    "fssd, spectrum": sc.Fssd(draws=39, steps=3),
+    "fssd, fresh": sc.Fssd(draws=39, steps=3, choice="random", threshold="fresh"),
+}
+EXACT = {"crossfit", "crossfit, early stop"} | {
+    name for name in VALUES if name.endswith(("fresh", "permutation"))
+}
+every = pytest.mark.parametrize("test", VALUES.values(), ids=VALUES)
+quiet = pytest.mark.filterwarnings("ignore::steincritic.DoubtfulWarning")
+pytestmark = quiet
+
+
+def test_every_named_test_is_among_the_values():
+    assert {test.name for test in VALUES.values()} == set(TESTS)
+
+
+@every
+def test_a_test_is_a_frozen_value_that_prints_what_it_is(test: GofTest):
+    assert is_dataclass(test) and test.__dataclass_params__.frozen
+    assert replace(test) == test and repr(test).startswith(type(test).__name__)
+    assert "name" not in {field.name for field in fields(test)}  # of the kind, not a setting
+
+
+@every
+def test_the_seed_decides_the_result(test):
+    one, same = (sc.gof_test(Q, X, test, seed=3).to_dict() for _ in range(2))
+    assert one == same
+    assert one != sc.gof_test(Q, X, test, seed=4).to_dict()
+
+
+@every
+def test_the_device_may_be_said(test):
+    assert sc.gof_test(Q, X, test, device="cpu").to_dict() == sc.gof_test(Q, X, test).to_dict()
+
+
+@every
+def test_a_stack_gives_what_each_dataset_gives_alone(test):
+    points = sc.ScoredPoints(X, Q.score(X))
+    stack = sc.ScoredPoints.stack([points, points, points])
+    together = test.run(Q, stack, level=0.05, seeds=[1, 2, 3])
+    alone = [test.run(Q, points.alone(), level=0.05, seeds=[seed])[0] for seed in (1, 2, 3)]
+    assert [result.pvalue for result in together] == [result.pvalue for result in alone]
+
+
+@every
+def test_scored_points_are_the_same_as_model_and_points(test):
+    assert sc.gof_test(Q, sc.ScoredPoints(X, Q.score(X)), test).to_dict() == sc.gof_test(Q, X, test).to_dict()
+
+
+@every
+def test_far_data_are_rejected_and_the_result_is_whole(test):
+    result = sc.gof_test(Q, X + 4.0, test)
+    assert result.rejected and result.test == test.name and 0 < result.pvalue <= 0.05
+    assert len(result.null_distribution) <= (test.draws or 0)
+    assert result.settings["draws"] == test.draws
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_the_exactness_flag_is_true_to_its_word(name):
+    """Exact is what compares with draws of the model afresh, or with labels permuted; nothing else."""
+    assert sc.gof_test(Q, X, VALUES[name]).exact == (name in EXACT)
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_without_a_sampler_what_draws_from_the_model_is_refused(name):
+    drawn = name in EXACT or name == "split, pooled"
+    if drawn:
+        with pytest.raises(sc.ModelError, match=r"no sample\(n, seed=0\)"):
+            sc.gof_test(NO_SAMPLER, X, VALUES[name])
+    else:
+        assert sc.gof_test(NO_SAMPLER, X, VALUES[name]).n > 0
+        assert sc.gof_test(None, sc.ScoredPoints(X, Q.score(X)), VALUES[name]).n > 0
+
+
+@every
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_very_few_points_give_a_result_or_one_line(test, n):
+    try:
+        result = sc.gof_test(Q, X[:n], test)
+    except sc.InputError as error:
+        assert "point" in str(error) and "\n" not in str(error)
+    else:
+        assert 0 < result.pvalue <= 1 and result.n <= n
+
+
+@every
+def test_a_level_out_of_reach_names_the_draws_that_would_reach_it(test):
+    with pytest.raises(sc.InputError, match=r"null draws cannot reach level 0\.001: use at least 999"):
+        sc.gof_test(Q, X, test, level=0.001)
+
+
+@pytest.mark.parametrize("name", TESTS)
+def test_a_name_stands_for_the_default_value(name):
+    assert choose_test(name, None, 10) == (TESTS[name], None)
+    assert type(TESTS[name])() == TESTS[name]
+
+
+@pytest.mark.parametrize("n", [12, 60])
+def test_none_is_what_it_says_it_chose(n, monkeypatch, tmp_path):
+    """The default equals its explicit value, at every n."""
+    monkeypatch.setitem(TESTS, "crossfit", VALUES["crossfit"])
+    x = Q.sample(n, seed=2)
+    chosen, reason = choose_test(None, Q, n)
+    automatic, explicit = sc.gof_test(Q, x), sc.gof_test(Q, x, chosen)
+    assert automatic.notes == (f"Test {chosen.name}: {reason}.", *explicit.notes)
+    assert automatic.pvalue == explicit.pvalue and automatic.statistic == explicit.statistic
+
+
+def test_many_points_take_the_device_too():
+    """The split test of plentiful data has the same options as the others."""
+    x = Q.sample(5000, seed=2)
+    test = sc.Split(draws=19, pool=1, network=sc.MLP(hidden=(4,)), training=sc.Training(epochs=1))
+    assert choose_test(None, Q, 5000)[0] == sc.Split()
+    assert sc.gof_test(Q, x, test, device="cpu").n == 2500
+
+
+def test_split_trains_alike_behind_every_door():
+    """The default value is the default: however it is asked for, the same training follows from n."""
+    x = Q.sample(300, seed=2)
+    by_name, by_value = sc.gof_test(Q, x, "split"), sc.gof_test(Q, x, sc.Split())
+    assert by_name.to_dict() == by_value.to_dict()
+    many = sc.Split(draws=19, pool=1)._paced(20_000).training
+    assert many is not None and many.batch_size > sc.Training().batch_size
+
+
+def test_a_test_of_ones_own_goes_wherever_a_test_goes():
+    class Mean:
+        name = "mean"
+        draws = 99
+
+        def run(self, model, datasets, *, level, seeds):
+            null = torch.stack([model.sample(len(datasets), seed=k).mean().abs() for k in range(99)])
+            return [
+                sc.GofResult(
+                    statistic=float(points.x.mean().abs()),
+                    null_distribution=null,
+                    level=level,
+                    test=self.name,
+                    threshold="fresh",
+                    exact=True,
+                    n=len(points),
+                    seed=seed,
+                )
+                for points, seed in zip(datasets.each(), seeds, strict=True)
+            ]
+
+    assert sc.gof_test(Q, X + 1, Mean()).rejected
+    assert sc.power(Q, sc.models.GaussianMixture([[1.0, 1.0]]), 40, Mean(), trials=5).rate().value == 1.0
