@@ -117,8 +117,8 @@ def test_a_resumed_run_ends_in_the_same_bits(tmp_path, divergence):
 def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     path = tmp_path / "state"
     fit_energy(EnergyMLP(hidden=(6,)), X, learning=QUICK, seed=0, checkpoint=path)
-    for change in ({"seed": 1}, {"config": replace(QUICK, steps=13)}, {"x": X[1:]}):
-        given = {"x": X, "config": QUICK, "seed": 0} | change
+    for change in ({"seed": 1}, {"learning": replace(QUICK, steps=13)}, {"x": X[1:]}):
+        given = {"x": X, "learning": QUICK, "seed": 0} | change
         with pytest.raises(InputError, match="other data or settings"):
             fit_energy(EnergyMLP(hidden=(6,)), given.pop("x"), **given, checkpoint=path)
     with pytest.raises(InputError, match="other data or settings"):
