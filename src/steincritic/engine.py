@@ -1,218 +1,97 @@
-"""Sweeps: many runs of one function, each kept in a file of its own, on one machine or on a Dask cluster.
+"""Where independent pieces of work run: this process, processes of this machine, or a Dask cluster.
 
-The file of a job is named by a hash of the function's name and the job's fields, so a finished job is
-never run again and an interrupted sweep goes on where it was. The hash does not see the function's
-code: after a change to it, take another folder.
-
-Only the calling process writes. Workers send their result back as JSON text, so they need no disk in
-common, and no two processes write one file. A job runs on one thread in every engine, so workers do not
-fight for cores, and all engines give the same numbers to the last bit. Put small things into one bank
-before they become jobs: a job should last a second or more.
+Workers run on one thread each, so they do not fight for cores, and all engines give the same numbers to the
+last bit. Only the calling process writes files. A piece of work should last a second or more.
 """
 
-import hashlib
-import json
 import logging
-import math
-import sys
-import time
-import traceback
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
 import torch
 
-from steincritic.errors import DoubtfulWarning, FileFormatError, InputError, check_choice, check_count
-from steincritic.files import write_atomically
+from steincritic.errors import InputError, check_choice
 
 EngineName = Literal["local", "serial", "dask"]
-Progress = Callable[[int, int], None]  # jobs done, jobs in all
-Result = dict[str, Any]
-Job = TypeVar("Job")
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
-_FORMAT = "steincritic-job-1"
 
+class WorkerError(RuntimeError):
+    """A worker was lost; `index` is the item it worked on, where that is known."""
 
-class JobError(RuntimeError):
-    """A job of a sweep failed; what was finished before it is kept."""
-
-
-def run_sweep(
-    function: Callable[[Job], Result],
-    jobs: Sequence[Job],
-    *,
-    folder: Path,
-    engine: EngineName = "local",
-    address: str | None = None,
-    workers: int | None = None,
-    progress: Progress | None = None,
-) -> list[Result]:
-    """The function's result for every job, in the order of the jobs; what the folder holds is not rerun.
-
-    Args:
-        function: importable by its name; takes a job and returns a dict of JSON values. Its randomness
-            comes from a seed in the job.
-        jobs: frozen dataclasses of plain values, tuples and further frozen dataclasses.
-        folder: gets one `<key>.json` a job: configuration, result and the seconds it took.
-        engine: "local", processes on this machine (but this one if a single job is left to run);
-            "serial", this process, for jobs that share a GPU; "dask", the processes of a cluster.
-        address: the Dask scheduler's; without it a cluster is started on the loopback interface.
-        workers: processes to start, by default one a core.
-        progress: called as jobs finish; without it a bar is shown on a terminal.
-
-    Raises:
-        JobError: naming the job that failed. Results that came before it stay in the folder, as they do
-            after an interrupt; the same call goes on from there.
-    """
-    check_engine(engine, address)
-    if workers is not None:
-        check_count(workers, name="workers")
-    order = [_Task.of(function, job) for job in jobs]
-    tasks = {task.key: task for task in order}
-    results = _read_finished(folder, tasks)
-    pending = [task for task in tasks.values() if task.key not in results]
-    with _watched(progress) as report, closing(_outcomes_of(pending, engine, address, workers)) as outcomes:
-        report(len(results), len(tasks))
-        for outcome in outcomes:
-            if outcome.failure is not None:
-                raise _job_error(tasks[outcome.key], outcome, f"{len(results)} results are kept in {folder}")
-            results[outcome.key] = _write(folder, tasks[outcome.key], outcome)
-            report(len(results), len(tasks))
-    return [results[task.key] for task in order]
+    def __init__(self, message: str, index: int | None = None) -> None:
+        super().__init__(message)
+        self.index = index
 
 
 def spread(
-    function: Callable[[Item], Made], items: Iterable[Item], engine: EngineName, address: str | None = None
-) -> Iterator[Made]:
-    """The function's value for every item, in order; nothing is kept in files.
+    function: Callable[[Item], Made],
+    items: Iterable[Item],
+    engine: EngineName = "serial",
+    *,
+    address: str | None = None,
+    workers: int | None = None,
+) -> Generator[tuple[int, Made], None, None]:
+    """The number of an item and the function's value for it, as they are ready.
 
-    Engines as for `run_sweep`. Items and values travel between processes: plain data and tensors.
+    Args:
+        function: importable by its name where processes are used.
+        items: plain data and tensors, which travel between processes.
+        engine: "serial", this process, right for a GPU; "local", processes of this machine; "dask".
+        address: of a Dask scheduler; without it a cluster is started on the loopback interface.
+        workers: processes to start, by default one per core.
     """
     if engine == "serial":
-        yield from map(function, items)
-    elif engine == "local":
-        from joblib import Parallel, delayed, parallel_config
-
-        with parallel_config("loky", n_jobs=_cores(), inner_max_num_threads=1):
-            parallel = Parallel(return_as="generator", batch_size=1, max_nbytes=None)
-        yield from parallel(delayed(_on_one_thread)(function, item) for item in items)
-    else:
-        with _dask_client(address, _cores()) as client:
-            futures = [client.submit(_on_one_thread, function, item, pure=False) for item in items]
-            for future in futures:
-                yield future.result()
+        return ((k, function(item)) for k, item in enumerate(items))
+    if engine == "local":
+        return _local(function, items, workers or cores())
+    return _dask(function, items, address, workers or cores())
 
 
-def _on_one_thread(function: Callable[[Item], Made], item: Item) -> Made:
+def _alone(function: Callable[[Item], Made], index: int, item: Item) -> tuple[int, Made]:
+    """In a worker."""
     torch.set_num_threads(1)
-    return function(item)
+    return index, function(item)
 
 
-@dataclass(frozen=True)
-class _Task:
-    """A job with its function, and the JSON values that tell it from all others."""
-
-    function: Callable[[Any], Result]
-    job: Any
-    about: Mapping[str, Any]
-    key: str
-
-    @classmethod
-    def of(cls, function: Callable[[Any], Result], job: Any) -> "_Task":
-        about = {"format": _FORMAT, "function": _name(function), "config": _plain(job, "job")}
-        return cls(function, job, about, _key(about))
-
-
-@dataclass(frozen=True)
-class _Outcome:
-    """What a worker sends back: strings, which every engine carries unchanged."""
-
-    key: str
-    result: str = ""  # JSON
-    seconds: float = 0.0
-    failure: str | None = None
-    traceback: str = ""
-
-
-def _perform(task: _Task) -> _Outcome:
-    """Run one job in whatever process this is. A failure is returned, so that it comes with its job."""
-    torch.set_num_threads(1)
-    start = time.perf_counter()
-    try:
-        result = task.function(task.job)
-        if not isinstance(result, dict):
-            raise TypeError(f"a job returns a dict, this one returned {result!r}")
-        text = json.dumps(result, allow_nan=False)
-    except Exception as error:
-        failure = f"{type(error).__name__}: {error}"
-        return _Outcome(task.key, failure=failure, traceback=traceback.format_exc())
-    return _Outcome(task.key, text, time.perf_counter() - start)
-
-
-def _job_error(task: _Task, outcome: _Outcome, kept: str) -> JobError:
-    error = JobError(f"{task.job!r} failed: {outcome.failure}; {kept}, run again to go on")
-    if outcome.traceback:
-        error.add_note(outcome.traceback)
-    return error
-
-
-_Outcomes = Generator[_Outcome, None, None]  # what an engine gives, in the order in which jobs end
-
-
-def _outcomes_of(pending: list[_Task], engine: str, address: str | None, workers: int | None) -> _Outcomes:
-    if engine == "serial" or not pending:
-        return _serial(pending)
-    workers = min(workers or _cores(), len(pending))
-    if engine == "dask":
-        return _dask(pending, address, workers)
-    return _local(pending, workers) if workers > 1 else _serial(pending)
-
-
-def _serial(pending: list[_Task]) -> _Outcomes:
-    threads = torch.get_num_threads()
-    try:
-        yield from map(_perform, pending)
-    finally:
-        torch.set_num_threads(threads)
-
-
-def _local(pending: list[_Task], workers: int) -> _Outcomes:
+def _local(
+    function: Callable[[Item], Made], items: Iterable[Item], workers: int
+) -> Generator[tuple[int, Made], None, None]:
     from joblib import Parallel, delayed, parallel_config
 
     with parallel_config("loky", n_jobs=workers, inner_max_num_threads=1):  # OMP_NUM_THREADS and its kin
         parallel = Parallel(return_as="generator_unordered", batch_size=1, max_nbytes=None)
-    outcomes = parallel(map(delayed(_perform), pending))
+    made = parallel(delayed(_alone)(function, k, item) for k, item in enumerate(items))
     try:
-        for outcome in outcomes:  # noqa: UP028, `yield from` would close it outside the filter below
-            yield outcome
+        for one in made:  # noqa: UP028, `yield from` would close it outside the filter below
+            yield one
     except BrokenProcessPool:
-        raise JobError("a worker died, perhaps of memory: run again, with fewer workers, to go on") from None
+        raise WorkerError("a worker died, perhaps of memory: run again, with fewer workers") from None
     finally:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # joblib's, on what it cancels: we stop on purpose
-            outcomes.close()
+            made.close()
 
 
-def _dask(pending: list[_Task], address: str | None, workers: int) -> _Outcomes:
+def _dask(
+    function: Callable[[Item], Made], items: Iterable[Item], address: str | None, workers: int
+) -> Generator[tuple[int, Made], None, None]:
     with _dask_client(address, workers) as client:
         from distributed import as_completed
 
-        names = {f"steincritic-{task.key}": task for task in pending}
-        futures = [client.submit(_perform, task, key=name) for name, task in names.items()]
-        ended = as_completed(futures, loop=client.loop, with_results=True, raise_errors=False)
-        for future, outcome in ended:
-            if isinstance(outcome, _Outcome):
-                yield outcome
-            else:  # the cluster's failure, such as workers that die of this job; the job's own is an outcome
-                error = outcome[1] if isinstance(outcome, tuple) else outcome
-                yield _Outcome(names[future.key].key, failure=f"{type(error).__name__}: {error}")
+        futures = [client.submit(_alone, function, k, item, pure=False) for k, item in enumerate(items)]
+        numbers = {future.key: k for k, future in enumerate(futures)}
+        for future in as_completed(futures, loop=client.loop):
+            error = future.exception()
+            if error is None:
+                yield future.result()
+            elif type(error).__module__.startswith("distributed"):  # the cluster's, such as a killed worker
+                raise WorkerError(f"{type(error).__name__}: {error}", numbers[future.key])
+            else:
+                raise error
 
 
 def _dask_client(address: str | None, workers: int) -> Any:
@@ -236,91 +115,13 @@ def _dask_client(address: str | None, workers: int) -> Any:
         raise InputError(f"no Dask scheduler answers at {address}: {error}") from None
 
 
-def _cores() -> int:
+def cores() -> int:
     from joblib import cpu_count
 
     return int(cpu_count())  # those that this process may use
-
-
-def _write(folder: Path, task: _Task, outcome: _Outcome) -> Result:
-    result: Result = json.loads(outcome.result)  # as a later run will read it
-    content = {**task.about, "seconds": outcome.seconds, "result": result, "checksum": _key(result)}
-    write_atomically(folder / f"{task.key}.json", (json.dumps(content, indent=1) + "\n").encode())
-    return result
-
-
-def _read_finished(folder: Path, keys: Iterable[str]) -> dict[str, Result]:
-    results, damaged = {}, []
-    for key in keys:
-        try:
-            results[key] = _read(folder / f"{key}.json", key)
-        except FileNotFoundError:
-            continue
-        except FileFormatError as error:
-            damaged.append(str(error))
-    if damaged:
-        more = f" (so do {len(damaged) - 1} more files)" if len(damaged) > 1 else ""
-        warnings.warn(f"{damaged[0]}{more}: computing it again", DoubtfulWarning, stacklevel=3)
-    return results
-
-
-def _read(path: Path, key: str) -> Result:
-    data = path.read_bytes()
-    try:
-        content = json.loads(data)
-        about = {name: content[name] for name in ("format", "function", "config")}
-        result: Result = content["result"]
-        whole = (_key(about), _key(result)) == (key, content["checksum"])
-    except (ValueError, KeyError, TypeError, RecursionError):
-        whole = False
-    if not whole:
-        raise FileFormatError(f"{path} does not hold the result that its name promises")
-    return result
-
-
-def _key(values: Mapping[str, Any]) -> str:
-    canonical = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(canonical.encode()).hexdigest()
-
-
-def _plain(value: Any, where: str) -> Any:
-    """As JSON values; a dataclass tells its class too, under a name that no field can have."""
-    params = getattr(value, "__dataclass_params__", None)
-    if params is not None and params.frozen and not isinstance(value, type):
-        inside = {field.name: getattr(value, field.name) for field in fields(value)}
-        return {"class": _name(type(value)), **{k: _plain(v, f"{where}.{k}") for k, v in inside.items()}}
-    if isinstance(value, tuple):
-        return [_plain(item, f"{where}[{i}]") for i, item in enumerate(value)]
-    if value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
-        return value
-    raise InputError(f"{where} is {value!r}: jobs hold finite numbers, strings, tuples, frozen dataclasses")
-
-
-def _name(thing: Any) -> str:
-    """module.name of a function or class that another process can import."""
-    module, name = getattr(thing, "__module__", "__main__"), getattr(thing, "__qualname__", "<none>")
-    if module == "__main__" or "<" in name:
-        raise InputError(f"{thing!r} must stand at the top of a module that worker processes can import")
-    return f"{module}.{name}"
 
 
 def check_engine(engine: str, address: str | None) -> None:
     check_choice(engine, name="engine", choices=get_args(EngineName))
     if address is not None and engine != "dask":
         raise InputError(f"address is for engine dask, not for {engine}: got {address!r}")
-
-
-@contextmanager
-def _watched(progress: Progress | None) -> Iterator[Progress]:
-    """The caller's callback, or a bar on standard error when it is a terminal."""
-    if progress is not None or not sys.stderr.isatty():
-        yield progress or (lambda done, total: None)
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    columns = (BarColumn(), MofNCompleteColumn(), "jobs", TimeRemainingColumn())
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("")
-        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -10,7 +10,8 @@ from torch import nn
 import steincritic as sc
 from reference import small_module
 from steincritic.data import as_points, mixture, problem, scored
-from steincritic.gof import Split, split_test
+from steincritic.gof.choose import gof_test
+from steincritic.gof.split import Split
 from steincritic.models import GaussianMixture
 from steincritic.stein import Probes
 from steincritic.training import fit as fit_module
@@ -74,8 +75,8 @@ DATA = {
     "nothing": (test_of(None), FLOATS),
     "ragged rows": (test_of([[1.0, 2.0], [3.0]]), "x must be a rectangular"),
     "one point": (test_of(X[:1]), "at least 2 points"),
-    "one point to split": (test_of(X[:1], method="split"), "x has 1 points"),
-    "two points to split": (test_of(X[:2], method="split"), "x has 2 points"),
+    "one point to split": (test_of(X[:1], test="split"), "x has 1 points"),
+    "two points to split": (test_of(X[:2], test="split"), "x has 2 points"),
     "no scored points": (fit_of(sc.ScoredPoints(X[:0], X[:0])), "x must hold at least one point"),
     "scores of another shape": (lambda: sc.ScoredPoints(X, X[:3]), "x and score must have one shape"),
     "scored row": (lambda: sc.ScoredPoints(X[0], X[0]), "x must have shape"),
@@ -107,7 +108,7 @@ MODELS = {
     "score of nothing": (test_of(X, model=Score(lambda x: None)), "model.score"),
     "score of integers": (test_of(X, model=Score(lambda x: x.long())), "model.score"),
     "no sampler": (
-        test_of(X, model=(lambda x: -x, None), config=Split(threshold="fresh")),
+        test_of(X, model=(lambda x: -x, None), test=Split(threshold="fresh")),
         "no sample",
     ),
     "sampler of another width": (fit_of(model=Score(sample=lambda n, s: torch.zeros(n, 3))), "model.sample"),
@@ -157,17 +158,17 @@ MODELS = {
     "mixture of one dimension": (lambda: mixture(1), "dim >= 2"),
 }
 SETTINGS = {
-    "unknown method": (test_of(X, method="magic"), "method must be one of"),
+    "unknown test": (test_of(X, test="magic"), "test must be one of"),
     "level of zero": (test_of(X, level=0.0), "level must lie"),
     "level of one": (test_of(X, level=1.0), "level must lie"),
     "level of five percent": (test_of(X, level=5), "level must lie"),
-    "level asked of the test itself": (lambda: split_test(Q, X, level=0), "level must lie"),
+    "level asked of the test itself": (lambda: gof_test(Q, X, "split", level=0), "level must lie"),
     "too few draws for the level": (
-        test_of(X, level=0.001, config=Split(draws=99)),
+        test_of(X, level=0.001, test=Split(draws=99)),
         "99 null draws cannot reach level",
     ),
     "seed of the test": (test_of(X, seed="a"), "seed must be a whole number"),
-    "nothing to train on": (test_of(X, config=Split(train=0.001)), "x has 20 points"),
+    "nothing to train on": (test_of(X, test=Split(train=0.001)), "x has 20 points"),
     "share of one": (lambda: Split(train=1.0), "train is the share"),
     "unknown threshold": (lambda: Split(threshold="normal"), "threshold must be one of"),
     "half a draw": (lambda: Split(draws=0.5), "draws must be a whole number"),

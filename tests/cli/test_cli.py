@@ -66,8 +66,8 @@ def place(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("data", "code", "words"),
     [
-        ("good.npy", 0, "Nothing here speaks against the model"),
-        ("good.csv", 0, "Nothing here speaks against the model"),
+        ("good.npy", 0, "No evidence against the model"),
+        ("good.csv", 0, "No evidence against the model"),
         ("wrong.npy", 1, "The data do not look like draws from the model"),
     ],
 )
@@ -86,14 +86,14 @@ def test_models_are_built_in_files_or_modules(run, monkeypatch, place):
 
 def test_without_a_method_one_is_chosen_and_named(run):
     code, out, _ = run("check few.npy --model models.py:normal")
-    assert code == 0 and "Method ksdagg: 6 points are too few to train critics on." in out
+    assert code == 0 and "Test ksdagg: 6 points are too few to train critics on." in out
 
 
 def test_json_is_one_object_on_standard_output_and_nothing_else(run):
     code, out, err = run("check wrong.npy --model models.py:normal --test ksd --seed 3 --json")
     result = json.loads(out)
     assert out.count("\n") == 1 and err == "" and code == 1
-    assert result["rejected"] and result["method"] == "ksd" and result["seed"] == 3 and result["n"] == 40
+    assert result["rejected"] and result["test"] == "ksd" and result["seed"] == 3 and result["n"] == 40
 
 
 def test_the_result_goes_to_a_file_too(run, place):
@@ -196,7 +196,7 @@ BAD_INPUT = {
     "check good.npy --model models.py:broken": "raised OSError: the server is away",
     "check good.npy --model models.py:narrow": "model.score must return the shape of its argument",
     "check good.npy --model models.py:nan": "the score at x has NaN",
-    "check good.npy --model models.py:no_sampler --test crossfit": "methods split and ksd work without",
+    "check good.npy --model models.py:no_sampler --test crossfit": "tests split and ksd work without",
     "check few.npy --model models.py:normal --test crossfit": "x has 6 points; 5 folds need",
     "check good.npy --model models.py:normal --test magic": "test must be one of crossfit, split",
     f"check good.npy {CHECK} --level 2": "level must lie in (0, 1), for example 0.05: got 2.0",
@@ -261,7 +261,7 @@ def test_an_error_that_nobody_expected_is_no_verdict(run, monkeypatch):
     def fail(*arguments, **options):
         raise AttributeError("a defect")
 
-    monkeypatch.setattr("steincritic.gof.gof_test", fail)
+    monkeypatch.setattr("steincritic.gof.choose.gof_test", fail)
     code, out, err = run(f"check good.npy {CHECK}")
     assert code == 2 and out == "" and "AttributeError: a defect" in err
 
@@ -270,7 +270,7 @@ def test_an_interrupt_has_the_shells_exit_code(run, monkeypatch):
     def interrupt(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("steincritic.gof.gof_test", interrupt)
+    monkeypatch.setattr("steincritic.gof.choose.gof_test", interrupt)
     code, _, err = run(f"check good.npy {CHECK}")
     assert code == 130 and err.count("\n") == 1
 
@@ -308,7 +308,7 @@ def test_an_experiment_leaves_record_table_and_figures_and_redraws_them_to_the_b
 def test_an_unknown_study_is_refused_in_one_line_with_the_known_ones(run):
     code, _, err = run("reproduce gm-2")
     assert code == 2 and err.count("\n") == 1
-    assert "no study 'gm-2' (did you mean gm-2d?); the studies are adaptive, auto-staging, " in err
+    assert "no study 'gm-2'; did you mean gm-2d? (the studies: adaptive, auto-staging, " in err
     assert "did you mean" not in run("reproduce zzzzz")[2]
 
 

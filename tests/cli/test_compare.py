@@ -34,7 +34,7 @@ def test_some_candidate_left(run):
     code, out, err = run(f"compare x.npy {BOTH} --name one --name two[b]")
     assert code == 0 and err == ""
     assert "Nearest to the data first: one; then two[b]." in out
-    assert "Nothing here speaks against one" in out and "Fisher divergence at least" in out
+    assert "No evidence against one" in out and "Fisher divergence at least" in out
 
 
 def test_all_candidates_rejected(run):

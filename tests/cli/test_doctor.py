@@ -31,7 +31,7 @@ def place(tmp_path, monkeypatch):
         (
             "--model gm-2d --n 1000",
             0,
-            "Nothing speaks against the adapter: 0 failed, 0 doubtful, 12 in order.",
+            "No evidence against the adapter: 0 failed, 0 warnings, 12 passed.",
         ),
         ("--model models.py:normal --data good.npy --n 1000", 0, "50 rows of x"),
         ("--model models.py:no_sampler --data good.npy", 0, "The model cannot be sampled"),

@@ -58,7 +58,7 @@ def test_draws_are_those_of_the_test_that_was_named_or_chosen(run):
         told = json.loads(run(f"test few.npy {MODEL} {test} --draws 39 --json")[1])
         if "error" not in told:  # six points are too few to train critics on
             assert len(told["null_distribution"]) == 39
-    assert told["method"] == "ksdagg" and told["notes"][0].startswith("Method ksdagg: 6 points are too few")
+    assert told["test"] == "ksdagg" and told["notes"][0].startswith("Test ksdagg: 6 points are too few")
 
 
 def test_null_runs_are_kept_unless_told_otherwise(run):

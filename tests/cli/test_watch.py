@@ -16,7 +16,9 @@ import torch
 import steincritic
 from steincritic.critics.mlp import MLP
 from steincritic.files import read_tensors
-from steincritic.gof.sequential import Sequential, load_state, monitor
+from steincritic.gof.betting import Sequential
+from steincritic.gof.sequential import watch
+from steincritic.gof.watch_state import load_watch
 from steincritic.models import GaussianMixture
 from steincritic.training.fit import Training
 
@@ -45,7 +47,7 @@ def place(tmp_path, monkeypatch):
 @pytest.fixture
 def quick(monkeypatch):
     """Smaller critics; where a process takes part, the usual ones do."""
-    monkeypatch.setattr("steincritic.gof.sequential.monitor", partial(monitor, config=QUICK))
+    monkeypatch.setattr("steincritic.gof.sequential.watch", partial(watch, test=QUICK))
 
 
 def text_of(x):
@@ -90,10 +92,10 @@ def test_a_rejection_ends_the_watch_at_once(run, quick):
     assert "Rejected at point" in run(f"watch wrong.csv {WATCH}")[1].splitlines()[-1]
 
 
-def test_the_watch_is_the_monitor(run, quick):
+def test_the_watch_is_the_watch(run, quick):
     out = run(f"watch good.csv {WATCH} --seed 3 --level 0.01 --json")[1]
     batches = [GOOD[k : k + 20] for k in range(0, 150, 20)]
-    wanted = [state.log_wealth for state in monitor(Q, batches, seed=3, level=0.01, config=QUICK)]
+    wanted = [state.log_wealth for state in watch(Q, batches, seed=3, level=0.01, test=QUICK)]
     assert [state["log_wealth"] for state in objects(out)] == wanted
 
 
@@ -159,7 +161,7 @@ def test_the_batches_before_a_bad_row_are_told_and_kept(run, quick):
     code, out, err = run(f"watch late.csv {WATCH} --state state --json")
     *states, last = objects(out)
     assert code == 2 and [state["points"] for state in states] == [20, 40] and "oops" in last["error"]
-    assert "('oops' in line 52)" in err and load_state("state").points == 40
+    assert "('oops' in line 52)" in err and load_watch("state").points == 40
     code, out, _ = run(f"watch good.csv {WATCH} --state state --json")  # the row removed
     assert code == 0 and objects(out)[-1]["points"] == 150
 
@@ -171,8 +173,8 @@ def test_a_pipe_is_watched_until_it_is_closed():
     out, err = watching.communicate("a,b\n" + text_of(GOOD[:40]), timeout=60)
     assert watching.returncode == 0 and err == ""
     assert [state["points"] for state in objects(out)] == [30, 40]
-    assert load_state("state").points == 40
-    np.testing.assert_array_equal(load_state("state").past.x.numpy(), GOOD[:40])
+    assert load_watch("state").points == 40
+    np.testing.assert_array_equal(load_watch("state").past.x.numpy(), GOOD[:40])
 
 
 def test_an_interrupted_watch_of_a_growing_file_goes_on_exactly(run):
@@ -195,7 +197,7 @@ def test_an_interrupted_watch_of_a_growing_file_goes_on_exactly(run):
         watching.send_signal(signal.SIGINT)
         out, err = watching.communicate(timeout=60)
         assert watching.returncode == 130 and out == "" and err.count("\n") == 1
-        assert load_state("state").points == 80
+        assert load_watch("state").points == 80
         file.write(rows[half:])
     code, out, _ = run(f"watch grows.csv {WATCH} --follow --idle 0.2 --state state --json")
     assert code == 0

@@ -112,7 +112,7 @@ BAD = {
     "witness x.npy --critic nowhere --model models.py:normal": "no such file: nowhere",
     "witness x.npy --critic x.csv --model models.py:normal": "x.csv is not a steincritic file or is damaged",
     "witness x.npy --critic other --model models.py:normal": "other is not a saved critic",
-    "witness x.npy --critic doctored --model models.py:normal": "doctored is damaged",
+    "witness x.npy --critic doctored --model models.py:normal": "doctored: the critic is damaged",
     "witness x.npy --critic cut --model models.py:normal": "cut is not a steincritic file or is damaged",
     "witness x.npy --critic critic --model models.py:three": "data have 2 columns but the model has 3",
     "witness three.npy --critic critic --model models.py:three": "the critic has 2 dimensions, x has 3",

@@ -457,3 +457,14 @@ def test_a_test_that_cannot_be_made_is_refused(x, options, words):
 def test_a_model_without_a_sampler_is_told_what_else_there_is():
     with pytest.raises(ModelError, match=r"no sample\(n, seed=0\); tests split and ksd"):
         gof_test((Q.score, None), X, test=TINY)
+
+
+@pytest.mark.parametrize("engine", ["local", "dask"])
+def test_null_runs_are_the_same_wherever_they_are_made(engine):
+    if engine == "dask":
+        pytest.importorskip("distributed")
+    config = replace(TINY, draws=45)  # three pieces
+    apart = gof_test(Q, X, replace(config, engine=engine), seed=1)
+    assert torch.equal(apart.null_distribution, gof_test(Q, X, config, seed=1).null_distribution)
+    with pytest.raises(InputError, match="address is for engine dask"):
+        replace(config, engine="local", address="tcp://127.0.0.1:1")

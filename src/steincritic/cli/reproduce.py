@@ -119,6 +119,6 @@ def study_point(name: str) -> EntryPoint:
         )
     if name not in known:
         raise InputError(
-            f"no study {name!r}{did_you_mean(name, known)}; the studies are {', '.join(sorted(known))}"
+            f"no study {name!r}{did_you_mean(name, known)} (the studies: {', '.join(sorted(known))})"
         )
     return known[name]

@@ -15,6 +15,7 @@ one is an exact p-value, whatever training does inside.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -322,11 +323,14 @@ class NullRuns:
         pieces = [
             range(first, min(first + size, start + count)) for first in range(start, start + count, size)
         ]
-        engine, address = self._config.engine, self._config.address
-        with StepBar("null runs", count) as bar:
-            tasks = (self._task(numbers) for numbers in pieces)
-            for numbers, made in zip(pieces, spread(_panel_of, tasks, engine, address), strict=True):
-                yield made
+        tasks = (self._task(numbers) for numbers in pieces)
+        made = spread(_panel_of, tasks, self._config.engine, address=self._config.address)
+        ready: dict[int, Panel] = {}  # pieces may end in another order than they began
+        with StepBar("null runs", count) as bar, closing(made):
+            for k, numbers in enumerate(pieces):
+                while k not in ready:
+                    ready.update([next(made)])
+                yield ready.pop(k)
                 bar.advance(len(numbers))
 
     def _task(self, numbers: range) -> "_Task":

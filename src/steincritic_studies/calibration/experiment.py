@@ -11,7 +11,6 @@ from torch import Tensor
 from steincritic.data.frame import Frame
 from steincritic.data.points import ScoredPoints, fold_sets, sample_points
 from steincritic.data.problems import problem
-from steincritic.engine import run_sweep
 from steincritic.gof.aggregated import KsdAgg
 from steincritic.gof.crossfit import CrossFit
 from steincritic.gof.fssd import Fssd
@@ -27,6 +26,7 @@ from steincritic.training.fitted import FittedBank
 from steincritic.training.pacing import DEFAULT_STAGING
 from steincritic_studies.calibration.figures import calibration_table, draw_calibration
 from steincritic_studies.study import Context, Outcome, Study
+from steincritic_studies.sweep import run_sweep
 
 LEVELS = (0.01, 0.05, 0.10)
 SIZES = {"gm-2d": 75, "gm-10d": 200, "skewed-1d": 20}

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from steincritic.critics.mlp import MLP
 from steincritic.diagnosis.check import CheckResult, check
-from steincritic.engine import run_sweep
 from steincritic.files import read_tensors
 from steincritic.gof.choose import gof_test
 from steincritic.gof.crossfit import CrossFit
@@ -29,6 +28,7 @@ from steincritic_studies.digits.images_figures import draw_images, images_table
 from steincritic_studies.digits.models import FOR_DIGITS, FlowFit, MachineFit, RescaledModel, learn, model_of
 from steincritic_studies.power.jobs import MEDIAN, tests_by_name
 from steincritic_studies.study import Clock, Context, Outcome, Study
+from steincritic_studies.sweep import run_sweep
 
 FLOW, MACHINE = "flow", "RBM"
 DIGITS, OWN = "digits", "the model's own draws"

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from steincritic.diagnosis.check import CheckResult, check
-from steincritic.engine import run_sweep
 from steincritic.gof.choose import gof_test
 from steincritic.gof.crossfit import CrossFit
 from steincritic.gof.power import Rate
@@ -20,6 +19,7 @@ from steincritic.rng import derive, generator
 from steincritic.training.fit import Training
 from steincritic_studies.faults.figures import draw_faults, faults_table
 from steincritic_studies.study import Context, Outcome, Study
+from steincritic_studies.sweep import run_sweep
 
 FDR = 0.1
 _FOREIGN = 0.03  # share of rows from elsewhere

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from steincritic.critics.mlp import MLP
-from steincritic.engine import run_sweep
 from steincritic.gof.choose import gof_test
 from steincritic.gof.crossfit import CrossFit
 from steincritic.gof.power import Rate
@@ -21,6 +20,7 @@ from steincritic.training.fit import Training
 from steincritic_studies.learning.figures import draw_learning, learning_table
 from steincritic_studies.learning.toys import TOY_NAMES, toy
 from steincritic_studies.study import Context, Outcome, Study
+from steincritic_studies.sweep import run_sweep
 
 LEVEL = 0.05
 ENERGY = EnergyMLP(hidden=(64, 64))

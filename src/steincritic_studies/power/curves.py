@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from steincritic.engine import run_sweep
 from steincritic_studies.power.figures import draw_power, power_table
 from steincritic_studies.power.jobs import FACTORS, MEDIAN, SELECTED, SHARES, PowerJob, run_power_job
 from steincritic_studies.power.timings import timings
 from steincritic_studies.study import Context, Outcome, Study
+from steincritic_studies.sweep import run_sweep
 
 NEURAL = ("crossfit", "split")
 KERNEL = (MEDIAN, SELECTED, "aggregated KSD", "FSSD")

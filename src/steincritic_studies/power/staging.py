@@ -3,10 +3,10 @@
 import time
 from dataclasses import dataclass
 
-from steincritic.engine import run_sweep
 from steincritic_studies.power.figures import draw_stagings, staging_table
 from steincritic_studies.power.jobs import STAGINGS, PowerJob, run_power_job
 from steincritic_studies.study import Context, Outcome, Study
+from steincritic_studies.sweep import run_sweep
 
 
 @dataclass(frozen=True, kw_only=True)

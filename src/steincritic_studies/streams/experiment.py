@@ -11,7 +11,6 @@ from torch import Tensor
 
 from steincritic.data.points import scored
 from steincritic.data.problems import problem
-from steincritic.engine import run_sweep
 from steincritic.gof.betting import Sequential, log_evalues, train_bettor
 from steincritic.gof.evalues import wealth_path
 from steincritic.gof.power import Rate
@@ -21,6 +20,7 @@ from steincritic.rng import derive
 from steincritic.training.fit import Training
 from steincritic_studies.streams.figures import draw_streams, streams_table
 from steincritic_studies.study import Context, Outcome, Study
+from steincritic_studies.sweep import run_sweep
 
 LEVEL = 0.05
 Bets = Literal["soft-rank", "truncated"]

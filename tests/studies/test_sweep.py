@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from steincritic import engine
-from steincritic.engine import JobError, run_sweep
 from steincritic.errors import DoubtfulWarning, InputError
 from steincritic.rng import generator
+from steincritic_studies import sweep
+from steincritic_studies.sweep import JobError, run_sweep
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ def test_a_file_tells_job_and_result(tmp_path):
     [result] = run_sweep(draw, [Draw(3)], folder=tmp_path)
     [path] = tmp_path.glob("*.json")
     content = json.loads(path.read_text())
-    assert content["function"].endswith("test_engine.draw")
+    assert content["function"].endswith("test_sweep.draw")
     assert content["config"]["seed"] == 3 and content["config"]["nested"]["scale"] == 0.1
     assert content["result"] == result and content["seconds"] > 0
 
@@ -206,9 +206,9 @@ class Scaled:
 
 def test_keys_differ_in_function_class_and_every_value():
     jobs = [Draw(1), Draw(2), Draw(1, Nested(0.1 + 1e-16)), Draw(1, Scaled(0.1)), Draw(1, sizes=(40,))]
-    keys = {engine._Task.of(function, job).key for function in (draw, threads) for job in jobs}
+    keys = {sweep._Task.of(function, job).key for function in (draw, threads) for job in jobs}
     assert len(keys) == 10
-    assert engine._Task.of(draw, Draw(1)).key == engine._Task.of(draw, Draw(1)).key
+    assert sweep._Task.of(draw, Draw(1)).key == sweep._Task.of(draw, Draw(1)).key
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_keys_differ_in_function_class_and_every_value():
 def test_a_damaged_file_is_told_and_computed_again(tmp_path, damage):
     log, folder = str(tmp_path / "log"), tmp_path / "jobs"
     first = run_sweep(draw, jobs_of(3, log=log), folder=folder, engine="serial")
-    path = folder / f"{engine._Task.of(draw, Draw(1, log=log)).key}.json"
+    path = folder / f"{sweep._Task.of(draw, Draw(1, log=log)).key}.json"
     path.write_bytes(damage(path.read_text()).encode(errors="surrogateescape"))
     with pytest.warns(DoubtfulWarning, match=path.name) as told:
         assert run_sweep(draw, jobs_of(3, log=log), folder=folder, engine="serial") == first
