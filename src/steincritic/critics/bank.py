@@ -7,15 +7,18 @@ import torch
 from torch import Tensor
 
 from steincritic.critics.network import Network, Parameters
-from steincritic.shapes import BankPerPoint, BankPoints
+from steincritic.shapes import BankPerPoint, BankPoints, counted
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Bank:
     """Critics with stacked parameters. One critic is a bank of one."""
 
     network: Network
     parameters: Parameters  # each (e, ...)
+
+    def __repr__(self) -> str:
+        return f"Bank({counted(len(self), type(self.network).__name__ + ' critic')})"
 
     def __len__(self) -> int:
         return next(iter(self.parameters.values())).shape[0]

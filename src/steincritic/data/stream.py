@@ -14,12 +14,13 @@ import numpy as np
 from steincritic.data.binary import Block, numpy_blocks, numpy_rows, parquet_blocks, parquet_rows
 from steincritic.data.delimited import CsvParser
 from steincritic.errors import FileFormatError, InputError, check_count
+from steincritic.shapes import counted
 
 STDIN = "-"
 _SAMPLE = 2**16  # bytes of a csv file by which its rows are estimated
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Chunk:
     """Some consecutive rows of a table, all finite."""
 
@@ -27,6 +28,9 @@ class Chunk:
     columns: tuple[str, ...]
     rows: np.ndarray  # (k,) their numbers in the whole table, from 0
     dropped: int = 0  # rows left out between these
+
+    def __repr__(self) -> str:
+        return f"Chunk({counted(len(self.x), 'row')} of {counted(len(self.columns), 'column')})"
 
 
 def read_chunks(source: str | Path, *, rows: int = 100_000, drop_nan: bool = False) -> Iterator[Chunk]:

@@ -27,7 +27,7 @@ from steincritic.models.base import SamplingModel
 from steincritic.models.perceptron_energy import PerceptronEnergy
 from steincritic.models.rbm import GaussianBernoulliRBM
 from steincritic.shapes import Points
-from steincritic.training.history import History
+from steincritic.training.fitted import History
 from steincritic.training.progress import Callback
 
 _BY_HEART = 0.5  # of the largest divergence found: more between trained and held-out rows is no noise

@@ -17,7 +17,7 @@ from steincritic.models.base import SamplingModel
 from steincritic.rng import Streams, derive, generator
 from steincritic.shapes import BankPoints, Points
 from steincritic.training.checkpoint import digest_of, moments, restore_moments
-from steincritic.training.history import History
+from steincritic.training.fitted import History
 from steincritic.training.objective import Loss, loss_cotangents, loss_of
 from steincritic.training.progress import Callback
 from steincritic.training.replay import Replayed

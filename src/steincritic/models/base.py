@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from steincritic.errors import InputError
-from steincritic.shapes import PerPoint, Points
+from steincritic.shapes import PerPoint, Points, counted
 
 
 @runtime_checkable
@@ -56,6 +56,18 @@ class ConstrainedModel(Model, Protocol):
     """A posterior that takes draws of its own named parameters to the coordinates of its score."""
 
     def unconstrain(self, draws: Any) -> Points: ...
+
+
+class Described:
+    """The one-line description that models share: their kind, what there is to say, their dimensions."""
+
+    def __repr__(self) -> str:
+        dim = getattr(self, "dim", None)
+        parts = self._about(), "" if dim is None else counted(dim, "dimension")
+        return f"{type(self).__name__}({' in '.join(filter(None, parts))})"
+
+    def _about(self) -> str:
+        return ""
 
 
 Score: TypeAlias = Callable[[Tensor], Tensor]

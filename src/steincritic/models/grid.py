@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from steincritic.errors import InputError, ModelError, check_count
-from steincritic.models.base import DensityModel, as_model
+from steincritic.models.base import DensityModel, Described, as_model
 from steincritic.models.mixture import as_parameter
 from steincritic.rng import generator
 from steincritic.shapes import PerPoint, Points
@@ -21,7 +21,7 @@ _FEWEST = 1e-3  # share of proposals that are kept
 _ROWS = 2**16  # points asked at a time
 
 
-class GridModel:
+class GridModel(Described):
     r"""A model of one or two dimensions with exact draws and a normalized density.
 
     The box is first looked at coarsely and cut to where the density is. Each cell then has an envelope, above
@@ -52,6 +52,9 @@ class GridModel:
             raise InputError("every side of the box needs low < high")
         check_count(cells, name="cells", least=8)
         self.cells = cells
+
+    def _about(self) -> str:
+        return type(self.model).__name__
 
     def score(self, x: Points) -> Points:
         return self.model.score(x)

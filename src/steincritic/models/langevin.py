@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from steincritic.errors import DoubtfulWarning, InputError, ModelError, check_count, check_positive
-from steincritic.models.base import DensityModel, Model, as_model, dimension
+from steincritic.models.base import DensityModel, Described, Model, as_model, dimension
 from steincritic.models.mixing import effective_draws, potential_scale
 from steincritic.rng import generator
 from steincritic.shapes import PerPoint, Points
@@ -65,7 +65,7 @@ class Tuned:
         )
 
 
-class LangevinModel:
+class LangevinModel(Described):
     """A model known by its score or energy, with a sampler.
 
     Where there is a log-density the chains are corrected by it (MALA), so their limit is exact. Where
@@ -115,6 +115,9 @@ class LangevinModel:
         for name in ("unconstrain", "constrain", "names"):  # of posteriors
             if hasattr(self.model, name):
                 setattr(self, name, getattr(self.model, name))
+
+    def _about(self) -> str:
+        return type(self.model).__name__
 
     def score(self, x: Points) -> Points:
         return self.model.score(x)

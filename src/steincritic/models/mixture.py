@@ -7,11 +7,12 @@ import torch
 from torch import Tensor
 
 from steincritic.errors import InputError, check_count
+from steincritic.models.base import Described
 from steincritic.rng import generator
-from steincritic.shapes import PerPoint, Points
+from steincritic.shapes import PerPoint, Points, counted
 
 
-class GaussianMixture:
+class GaussianMixture(Described):
     r"""$q = \sum_k \pi_k N(\mu_k, \Sigma_k)$.
 
     Args:
@@ -48,6 +49,9 @@ class GaussianMixture:
         self._precisions = torch.cholesky_inverse(factors)
         log_det = 2 * factors.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         self._log_scale = self.weights.log() - 0.5 * (log_det + self.dim * math.log(2 * math.pi))
+
+    def _about(self) -> str:
+        return counted(len(self.means), "component")
 
     def to(self, *args: Any) -> "GaussianMixture":
         """The same mixture on another device or in another dtype; draws come from there."""

@@ -10,16 +10,16 @@ import torch
 from torch import Tensor
 
 from steincritic.errors import InputError, check_count, check_positive
-from steincritic.models.base import SamplingModel
+from steincritic.models.base import Described, SamplingModel
 from steincritic.models.grid import GridModel
 from steincritic.models.langevin import LangevinModel
 from steincritic.models.mixture import as_parameter
-from steincritic.shapes import PerPoint, Points
+from steincritic.shapes import PerPoint, Points, counted
 
 _WIDE = (12.0, 48.0, 192.0)  # standard deviations of the base that a grid looks at, until one holds q
 
 
-class PerceptronEnergy:
+class PerceptronEnergy(Described):
     r"""$q(x) \propto \exp(-\tfrac{1}{2\tau^2}|y|^2 - g(y))$ with $y = (x - m)/s$, g a perceptron with SiLU.
 
     g grows at most linearly, so the Gaussian base makes q a density whatever the weights are.
@@ -45,6 +45,9 @@ class PerceptronEnergy:
             raise InputError(f"location and scale must have shape ({self.dim},), as w1 has {self.dim} rows")
         if not bool((self.scale > 0).all()):
             raise InputError("every scale must be positive")
+
+    def _about(self) -> str:
+        return counted(_depth(self.weights), "hidden layer")
 
     def to(self, *args: Any) -> "PerceptronEnergy":
         moved = {name: value.to(*args) for name, value in self.weights.items()}

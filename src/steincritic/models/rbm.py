@@ -6,14 +6,15 @@ import torch
 from torch import Tensor
 
 from steincritic.errors import InputError, check_count
+from steincritic.models.base import Described
 from steincritic.models.mixture import as_parameter
 from steincritic.rng import generator
-from steincritic.shapes import PerPoint, Points
+from steincritic.shapes import PerPoint, Points, counted
 
 PARAMETERS = ("weights", "visible_bias", "hidden_bias")  # of a machine, as files name them
 
 
-class GaussianBernoulliRBM:
+class GaussianBernoulliRBM(Described):
     r"""$q(x) \propto \sum_{h = \pm 1} \exp(\tfrac12 x^\top B h + b^\top x + c^\top h - \tfrac12 |x|^2)$.
 
     Args:
@@ -37,6 +38,9 @@ class GaussianBernoulliRBM:
                 + ", ".join(str(tuple(s)) for s in shapes)
             )
         self.dim = self.weights.shape[0]
+
+    def _about(self) -> str:
+        return counted(self.weights.shape[1], "hidden unit")
 
     def to(self, *args: Any) -> "GaussianBernoulliRBM":
         return GaussianBernoulliRBM(

@@ -22,8 +22,7 @@ from steincritic.models.base import Model, ModelLike, as_model
 from steincritic.rng import derive
 from steincritic.shapes import PerPoint, Points
 from steincritic.training.fit import Training, Yardsticks, always, fit_bank
-from steincritic.training.fitted import FittedBank
-from steincritic.training.history import History
+from steincritic.training.fitted import FittedBank, History
 from steincritic.training.pacing import DEFAULT_STAGING
 from steincritic.training.progress import Callback, ProgressBar
 from steincritic.training.selection import Snapshots

@@ -20,8 +20,7 @@ from steincritic.rng import Streams
 from steincritic.shapes import BankPoints, PerMember
 from steincritic.stein.operator import stein_values
 from steincritic.training import checkpoint as checkpoints
-from steincritic.training.fitted import FittedBank
-from steincritic.training.history import History
+from steincritic.training.fitted import FittedBank, History
 from steincritic.training.objective import Gap, Loss, loss_cotangents, loss_of, monitor
 from steincritic.training.progress import Callback
 from steincritic.training.replay import Replayed

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from steincritic.critics.bank import Bank
 from steincritic.errors import InputError, check_choice
-from steincritic.shapes import PerMember
+from steincritic.shapes import PerMember, counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +29,7 @@ class Epoch:
     spread: Callable[[], PerMember]  # sd of the scaleless witness on the training points, on demand
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Snapshots:
     """Banks from one or more epochs with (s, e) coefficients of their fields."""
 
@@ -38,6 +38,9 @@ class Snapshots:
 
     def __post_init__(self) -> None:
         assert self.coefficients.shape == (len(self.banks), len(self.banks[0]))
+
+    def __repr__(self) -> str:
+        return f"Snapshots({counted(len(self.banks), 'epoch')} of {self.banks[0]!r})"
 
 
 class Keeper(Protocol):

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from steincritic.errors import InputError, ModelError, check_choice, check_count, check_positive
 from steincritic.models.adapters.energy import weights_like
+from steincritic.models.base import Described
 from steincritic.models.mixture import as_parameter
 from steincritic.rng import generator
 from steincritic.shapes import Points
@@ -20,7 +21,7 @@ _SCORES: dict[str, Callable[[Tensor, Tensor, float, float], Tensor]] = {  # x, n
 }
 
 
-class DiffusionModel:
+class DiffusionModel(Described):
     """What a net says about x = alpha x0 + sigma noise, x0 a data point; test `noised(data)` with it.
 
     Args:
@@ -74,6 +75,9 @@ class DiffusionModel:
             raise InputError(f"alphas_cumprod[{step}] must lie in (0, 1), got {kept}")
         sigma, alpha = math.sqrt(1 - kept), math.sqrt(kept)
         return cls(net, sigma=sigma, alpha=alpha, time=step, prediction=prediction, shape=shape)
+
+    def _about(self) -> str:
+        return f"noise {self.sigma:.3g}"
 
     def score(self, x: Points) -> Points:
         with torch.no_grad():

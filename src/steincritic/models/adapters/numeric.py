@@ -8,13 +8,14 @@ import torch
 
 from steincritic.errors import InputError, ModelError, check_count
 from steincritic.models.adapters.outside import by_numpy
+from steincritic.models.base import Described
 from steincritic.rng import derive
 from steincritic.shapes import PerPoint, Points
 
 _STEP = np.finfo(np.float64).eps ** 0.2  # balances the error h⁴ of the rule with rounding eps / h
 
 
-class NumericDensity:
+class NumericDensity(Described):
     """A black-box log-density (n, d) -> (n,) in float64; 4d evaluations a score, errors near 1e-10 of it.
 
     Args:

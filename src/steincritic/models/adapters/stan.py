@@ -7,10 +7,11 @@ import torch
 
 from steincritic.errors import InputError
 from steincritic.models.adapters.outside import by_numpy, check_names, element_names, flat_draws, require
+from steincritic.models.base import Described
 from steincritic.shapes import PerPoint, Points
 
 
-class StanPosterior:
+class StanPosterior(Described):
     """The posterior of `stan.build(program, data)`, in unconstrained coordinates, Jacobian included.
 
     Draws in the model's own parameters go through `unconstrain` before they are tested; PyStan does not tell

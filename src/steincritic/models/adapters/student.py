@@ -8,12 +8,13 @@ import torch
 from torch import Tensor
 
 from steincritic.errors import InputError, check_count, check_positive
+from steincritic.models.base import Described
 from steincritic.models.mixture import as_parameter
 from steincritic.rng import derive
 from steincritic.shapes import PerPoint, Points
 
 
-class MultivariateT:
+class MultivariateT(Described):
     """Location (d,), shape matrix (d, d) and degrees of freedom."""
 
     def __init__(self, location: Any, shape: Any, freedom: float) -> None:
