@@ -263,8 +263,8 @@ def test_the_points_are_left_as_they_were():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"seeds": []}, "one staging a seed"),
-        ({"staging": [fixed(1.0)] * 3}, "one staging a seed"),
+        ({"seeds": []}, "one staging per seed"),
+        ({"staging": [fixed(1.0)] * 3}, "one staging per seed"),
         ({"staging": 0.5}, "staging must be"),
         ({"points": stack([data()] * 3)}, "points for 3 members but 2 seeds"),
         ({"training": settings(selection="monitor")}, "selection by the monitor needs validation"),

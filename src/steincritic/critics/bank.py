@@ -49,7 +49,7 @@ class Bank:
         )
 
     def field_and_divergence(self, x: Tensor, probe: Tensor | None = None) -> tuple[BankPoints, BankPerPoint]:
-        """f and its divergence: exact, or with one probe a point where probes (e, n, d) are given."""
+        """f and its divergence: exact, or with one probe per point where probes (e, n, d) are given."""
         x = self._own(x)
         tiles = [
             [

@@ -27,7 +27,7 @@ class MLP:
     Args:
         hidden: widths of the hidden layers, one or two of them (the divergence has a closed form there).
         activation: "silu" (Swish), "softplus" or "tanh".
-        learnable_slope: one trained slope a hidden unit, as in the paper's released code.
+        learnable_slope: one trained slope per hidden unit, as in the paper's released code.
         start: "random" takes PyTorch's weights and zero biases, as the paper does; "zero" also clears
             the last layer, so that training starts at f = 0.
     """

@@ -15,7 +15,7 @@ _STATEFUL = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
 
 
 class ModuleNetwork:
-    """Modules of one architecture, one a bank member; each maps (n, d) to (n, d).
+    """Modules of one architecture, one per bank member; each maps (n, d) to (n, d).
 
     The modules are copied, never changed. They must compute every row on its own: dropout and batch
     normalization would make the divergence wrong, so they are refused.

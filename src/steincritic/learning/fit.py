@@ -75,7 +75,7 @@ def fit_energy(
         x: (n, d) data: tensor, array, frame or file path.
         learning: by default settings that suit the model: FOR_PERCEPTRONS, or else Learning().
         seed: decides the first weights, the batches and the probes.
-        device: that of x, unless told otherwise.
+        device: that of x, unless another is named.
         callbacks: called as (step, steps, row) with each row of the history; may raise to stop.
         observers: called as (step, model) at the same times, to look at the model or draw from it.
         checkpoint: a file to resume from if it is there and to keep up to date; it must stem from the

@@ -90,7 +90,7 @@ class DistributionModel(LogDensity):
 def check_support(distribution: Distribution) -> None:
     """Stein's identity needs a density that vanishes where its support ends.
 
-    A distribution that does not tell its support is believed.
+    A distribution that does not state its support is trusted.
     """
     try:
         support: Any = distribution.support

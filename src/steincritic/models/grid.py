@@ -13,7 +13,7 @@ from steincritic.models.mixture import as_parameter
 from steincritic.rng import generator
 from steincritic.shapes import PerPoint, Points
 
-_COARSE = 128  # cells a side on the first look at the box
+_COARSE = 128  # cells per side on the first look at the box
 _FAR = 30.0  # log-density below the peak that no longer counts
 _EDGE = 8.0  # log-density below the peak that the edge of the box must have, or the box cuts the density
 _SUMS = 0.01  # by which two sums of the density over the cells may differ, in their logarithms
@@ -33,7 +33,7 @@ class GridModel(Described):
     Args:
         model: a density, normalized or not, or whatever `as_model` makes one of.
         low, high: corners of a box that holds the density, (d,) each.
-        cells: number a side; fine enough that the log-density bends little within a cell.
+        cells: number per side; fine enough that the log-density bends little within a cell.
     """
 
     def __init__(self, model: Any, *, low: Any, high: Any, cells: int = 256) -> None:
@@ -106,7 +106,7 @@ class GridModel(Described):
 
     @property
     def _too_few(self) -> str:
-        return f"{self.cells} cells a side are too few for it, give more, or a smaller box"
+        return f"{self.cells} cells per side are too few for it: give more, or a smaller box"
 
     def _round(self, proposals: int, source: torch.Generator) -> Points:
         """Those of some proposals that are kept."""

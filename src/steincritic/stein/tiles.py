@@ -6,7 +6,7 @@ $$u(x, y) = \varphi\, s_x \cdot s_y
           - 2 \varphi' \left[(s_x - s_y) \cdot (x - y) + d\right] - 4 \varphi'' r.$$
 
 All that depends on two points at once are three matrix products: r, $s_x \cdot s_y$ and the bracket.
-They are formed once a tile and shared by every kernel; tiles below the diagonal are never formed, as
+They are formed once per tile and shared by every kernel; tiles below the diagonal are never formed, as
 u is symmetric. Besides the (n, d) factors and the (b, n) signs of a bootstrap, a pass holds one tile,
 whose size follows from `WORKSPACE`. Sums are float64 whatever the input.
 """

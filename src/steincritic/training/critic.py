@@ -36,7 +36,7 @@ _HELD_OUT = 0.2  # of the points, for the monitor, as in [repasky2023] section 5
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Critic:
-    """One trained critic with the model it speaks about.
+    """One trained critic with the model it tests.
 
     The witness is what tests and findings use: one number per point, mean zero on draws of the model.
     Points are a tensor, an array, a frame or a file; `ScoredPoints` where the model is not at hand.
@@ -189,7 +189,7 @@ def fit_critic(
             holds out a fifth of x.
         standardize: train in the model's own location and scale, a change of variables that leaves
             every identity true. Taken from draws of the model where it can be sampled, else from x.
-        device: a GPU where there is one, unless told otherwise.
+        device: a GPU where there is one, unless another device is named.
         callbacks: called after every epoch; a progress bar on a terminal by default.
 
     >>> import steincritic as sc

@@ -37,7 +37,7 @@ class Training:
 
     Args:
         epochs, batch_size, learning_rate: Adam on mini-batches drawn without replacement.
-        divergence: the trace in the loss: "exact", or one "gaussian" or "rademacher" probe a point;
+        divergence: the trace in the loss: "exact", or one "gaussian" or "rademacher" probe per point;
             "auto" is exact up to two dimensions and a Gaussian probe beyond, as in the paper. Outside
             the loss the divergence is always exact.
         selection: which epochs make the result: "last", "monitor" or "trajectory".
@@ -92,7 +92,7 @@ def fit_bank(
     device: torch.device | str | None = None,
     checkpoint: str | Path | checkpoints.Checkpoint | None = None,
 ) -> FittedBank:
-    """Train one critic a seed, all at once; none depends on others unless the network shares weights.
+    """Train one critic per seed, all at once; none depends on others unless the network shares weights.
 
     Args:
         points: shared (n, d) or own (e, n, d) training points, scored by the model.
@@ -105,7 +105,7 @@ def fit_bank(
     """
     stagings = list(staging) if isinstance(staging, Sequence) else [staging] * len(seeds)
     if not seeds or len(stagings) != len(seeds):
-        raise InputError(f"need one staging a seed, got {len(stagings)} for {len(seeds)} seeds")
+        raise InputError(f"need one staging per seed, got {len(stagings)} for {len(seeds)} seeds")
     for one in stagings:
         if not hasattr(one, "advance"):
             raise InputError(f"staging must be Staged, Adaptive or fixed(lambda), got {one!r}")

@@ -1,4 +1,4 @@
-"""A GPU program recorded once and replayed: one launch a step instead of a hundred."""
+"""A GPU program recorded once and replayed: one launch per step instead of a hundred."""
 
 import gc
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""λ, the weight of ½E‖f‖², through training: values, one a bank member.
+"""λ, the weight of ½E‖f‖², through training: values, one per bank member.
 
 A staging answers two questions: where to begin, and where to go after every `every` batches. The
 trainer asks both of any staging and never which kind it holds.

@@ -3,7 +3,7 @@ r"""λ through training, chosen by looking: the beginning by the first epoch, th
 For any critic the scale of f is right when $\rho = E\,T_q f / (\lambda E|f|^2)$ is one: the derivative of the
 loss along f is zero there. Under Adam the parameters, and so f, grow at a speed that λ does not change.
 With a small λ the target f*/λ is far away and ρ is far above one after an epoch; with a large λ every step
-of Adam is a large step of λf, which overshoots. So ρ after one epoch tells where an initial λ lies.
+of Adam is a large step of λf, which overshoots. So ρ after one epoch shows where an initial λ lies.
 
 Two paces are tried. The one stops early at a λ that keeps learning features, right where p and q differ
 sharply in few directions. The other begins and ends low, near the lazy regime, right where they differ
@@ -67,7 +67,7 @@ def suggest_staging(
 ) -> Staged:
     r"""A staging for `fit_critic` with this model, data and training; `staging="auto"` takes it.
 
-    A bank of critics, one for each λ of a grid from 0.001 to 100, trains for one epoch and tells two
+    A bank of critics, one for each λ of a grid from 0.001 to 100, trains for one epoch and gives two
     beginnings, where ρ has fallen to 4 and to 16. Under Adam λ sets the step in function space, and over T
     steps a step size falls by √T or T in the classical schedules: from the first λ by √T within two thirds of
     the epochs, or from the second by T over all of them. Held-out points decide between the two. In all it

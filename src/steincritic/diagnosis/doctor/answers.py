@@ -19,7 +19,7 @@ def check_shape(patient: Patient) -> Verdict:
     if isinstance(patient.model, DensityModel):
         patient.log_prob(x)
         patient.log_prob(x[:1])
-        detail += "; model.log_prob gives one number a row"
+        detail += "; model.log_prob gives one number per row"
     return "passed", f"{detail}."
 
 

@@ -50,7 +50,7 @@ def check_independence(patient: Patient) -> Verdict:
     if worth < _WORTH * n:
         return "warning", (
             f"In the order they come, {n} draws are worth {worth:.0f} independent ones: thin the chain to "
-            f"every {math.ceil(patient.slowness)}th draw, or start one chain a draw."
+            f"every {math.ceil(patient.slowness)}th draw, or start one chain per draw."
         )
     if doubts:
         return "warning", doubts[0]

@@ -91,7 +91,7 @@ class Patient:
         value = answer(lambda: model.log_prob(x), f"model.log_prob(x of shape {tuple(x.shape)})")
         if value.shape != x.shape[:1]:
             raise ModelError(
-                f"model.log_prob must return one number a row, shape ({len(x)},); got {tuple(value.shape)}"
+                f"model.log_prob must return one number per row, shape ({len(x)},); got {tuple(value.shape)}"
             )
         return value
 

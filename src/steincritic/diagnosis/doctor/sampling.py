@@ -49,7 +49,7 @@ def _affordable(model: SamplingModel, seed: int, dim: int | None) -> int:
     """How many draws to look at: as many as are useful, 1, 2 or 5 times a power of ten if that is slow."""
     start = time.perf_counter()
     pilot = _sampled(model, _PILOT, derive(seed, "draws"), dim)
-    with suppress(ModelError):  # told by the checks
+    with suppress(ModelError):  # the checks report it
         answer(lambda: model.score(pilot), "model.score")
     useful = min(MOST_DRAWS, max(LEAST_DRAWS, _NUMBERS // pilot.shape[1]))
     possible = max(_PILOT, int(_PILOT * _PATIENCE / (time.perf_counter() - start)))

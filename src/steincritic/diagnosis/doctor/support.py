@@ -96,7 +96,7 @@ def check_space(patient: Patient) -> Verdict:
 
 
 def _disagree(patient: Patient) -> bool:
-    """Is the score no number at the draws, or denied by Stein's identity?"""
+    """Is the score not finite at the draws, or does Stein's identity fail?"""
     assert patient.own is not None
     if not bool(patient.own.score.isfinite().all()):
         return True
@@ -104,7 +104,7 @@ def _disagree(patient: Patient) -> bool:
 
 
 def _explains(points: ScoredPoints) -> bool:
-    """Does Stein's identity hold here? Mostly a few draws already deny it."""
+    """Does Stein's identity hold here? Where it does not, a few draws mostly show it."""
     if not (bool(points.x.isfinite().all()) and bool(points.score.isfinite().all())):
         return False
     slowness = autocorrelation_time(points.x[:_GLANCE, :32])

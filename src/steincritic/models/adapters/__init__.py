@@ -1,7 +1,7 @@
 """Models of other libraries. None of these is imported before one of its objects is at hand.
 
-`adapt` looks at the class of an object, `as_model` asks it first. What no class tells (a plain function
-written for JAX, a NumPyro model, a diffusion net) has its own name here.
+`adapt` looks at the class of an object, `as_model` asks it first. What cannot be recognized (a plain
+function written for JAX, a NumPyro model, a diffusion net) has its own class here.
 """
 
 from importlib import import_module

@@ -16,7 +16,7 @@ _STEP = np.finfo(np.float64).eps ** 0.2  # balances the error h⁴ of the rule w
 
 
 class NumericDensity(Described):
-    """A black-box log-density (n, d) -> (n,) in float64; 4d evaluations a score, errors near 1e-10 of it.
+    """A black-box log-density (n, d) -> (n,) in float64; 4d evaluations per score, errors near 1e-10 of it.
 
     Args:
         log_prob: the log-density, normalized or not, finite around every point that is scored.

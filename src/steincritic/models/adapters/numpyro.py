@@ -27,7 +27,7 @@ class NumPyroPosterior(JaxDensity):
         self._call = (model, args, kwargs)
         sites = _sites(model, args, kwargs)
         info = util.initialize_model(key(0), model, model_args=args, model_kwargs=kwargs)
-        first = info.param_info.z  # dict of one unconstrained array a parameter
+        first = info.param_info.z  # dict of one unconstrained array per parameter
         if not first:
             raise InputError("this NumPyro model has no continuous parameters")
         flat, self._unravel = ravel_pytree(first)

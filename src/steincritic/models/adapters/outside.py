@@ -40,7 +40,7 @@ def flat_draws(draws: Any) -> dict[str, np.ndarray]:
     arrays = {str(name): np.asarray(values) for name, values in draws.items()}
     if any(array.ndim == 0 for array in arrays.values()):
         raise InputError(
-            "draws must be arrays with one row a draw, got a number; for one draw pass value[None]"
+            "draws must be arrays with one row per draw, got a number; for one draw pass value[None]"
         )
     return arrays
 
@@ -81,7 +81,7 @@ def check_mapped(draws: dict[str, np.ndarray], points: Points, names: list[str])
 
 
 def element_names(name: str, shape: tuple[int, ...]) -> list[str]:
-    """tau, or theta[0], theta[1], ...: one name a number."""
+    """tau, or theta[0], theta[1], ...: one name per number."""
     if not shape:
         return [name]
     return [f"{name}[{', '.join(map(str, index))}]" for index in np.ndindex(*shape)]

@@ -14,8 +14,8 @@ from steincritic.shapes import PerPoint, Points
 class StanPosterior(Described):
     """The posterior of `stan.build(program, data)`, in unconstrained coordinates, Jacobian included.
 
-    Draws in the model's own parameters go through `unconstrain` before they are tested; PyStan does not tell
-    what a coordinate is, so `dim` and `names` are known from then on. A point takes milliseconds, for PyStan
+    Draws in the model's own parameters go through `unconstrain` before they are tested; PyStan does not
+    name the coordinates, so `dim` and `names` are known from then on. A point takes milliseconds, as PyStan
     asks a local server.
     """
 
@@ -33,7 +33,7 @@ class StanPosterior(Described):
         return by_numpy(lambda rows: np.array([self._model.grad_log_prob(row.tolist()) for row in rows]), x)
 
     def unconstrain(self, draws: Any) -> Points:
-        """Draws as points (n, dim): a fit of PyStan, or a mapping of arrays with one row a draw."""
+        """Draws as points (n, dim): a fit of PyStan, or a mapping of arrays with one row per draw."""
         arrays = _of_fit(draws) if hasattr(draws, "_draws") else flat_draws(draws)
         names = [name for name in self._model.param_names if name in arrays]
         n = check_names(arrays, names or list(self._model.param_names))
