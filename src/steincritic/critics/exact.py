@@ -106,9 +106,7 @@ class _TwoLayers:
 
     def pull(self, cotangent: Tensor) -> tuple[list[Tensor], Parameters]:
         weighted = torch.mul(
-            self._d2,
-            cotangent,
-            out=self._buffers.take("exact weighted", tuple(self._d2.shape), self._d2),
+            self._d2, cotangent, out=self._buffers.take("exact weighted", tuple(self._d2.shape), self._d2)
         )
         of_d1 = self._buffers.take("exact of d1", tuple(self._d1.shape), self._d1)
         torch.bmm(weighted, self._loops.mT, out=of_d1)

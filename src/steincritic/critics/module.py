@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
 from steincritic.critics.network import Buffers, Parameters, Pullback, autograd_pullback
-from steincritic.errors import InputError
+from steincritic.errors import InputError, first_line
 from steincritic.shapes import BankPerPoint, BankPoints
 from steincritic.stein.divergence import directional
 
@@ -55,10 +55,9 @@ class ModuleNetwork:
         try:
             f = self.field(one, x)
         except Exception as error:
-            first_line = str(error).splitlines()[0] if str(error) else "no message"
             raise InputError(
                 f"the module must map (n, {dim}) to (n, {dim}); for two points it raised "
-                f"{type(error).__name__}: {first_line}"
+                f"{type(error).__name__}: {first_line(error)}"
             ) from error
         if f.shape != (1, 2, dim):
             raise InputError(

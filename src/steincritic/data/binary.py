@@ -9,7 +9,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from steincritic.errors import FileFormatError, InputError
+from steincritic.errors import FileFormatError, InputError, listed
 
 Block = tuple[np.ndarray, tuple[str, ...]]  # (k, d) values and the names of the columns
 _SHOWN = 5
@@ -146,14 +146,13 @@ def _check_numeric(path: Path, file: Any, columns: list[Any]) -> None:
         raise FileFormatError(f"{path} must hold rows of numbers, it has no rows or no columns")
     if wrong:
         first = next(file.iter_batches(batch_size=1, columns=[field.name for field in wrong[:_SHOWN]]))
-        shown = ", ".join(
+        shown = [
             f"{field.name} ({field.type}, such as {str(first.column(k)[0])[:30]!r})"
             for k, field in enumerate(wrong[:_SHOWN])
-        )
-        more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+        ] + [field.name for field in wrong[_SHOWN:]]
         raise FileFormatError(
             f"{path} must hold numbers, got other kinds in {'columns' if len(wrong) > 1 else 'column'} "
-            f"{shown}{more}; drop them or encode them as numbers"
+            f"{listed(shown, _SHOWN)}; drop them or encode them as numbers"
         )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from steincritic.errors import FileFormatError
+from steincritic.errors import FileFormatError, listed
 
 _SEPARATORS = ("\t", ";", ",")
 _MISSING = {"", "na", "n/a", "null", "none"}  # besides nan, which is a number to float()
@@ -98,12 +98,11 @@ class CsvParser:
     def _text(self, found: dict[int, tuple[str, int]]) -> str:
         shown = [
             f"{self.columns[j]} ({_short(cell)} in line {number})"
-            for j, (cell, number) in sorted(found.items())[:_SHOWN]
+            for j, (cell, number) in sorted(found.items())
         ]
-        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
         kind, way_out = _kind(next(iter(found.values()))[0])
         columns = "columns" if len(found) > 1 else "column"
-        return f"{self.source} must hold numbers, got {kind} in {columns} {', '.join(shown)}{more}; {way_out}"
+        return f"{self.source} must hold numbers, got {kind} in {columns} {listed(shown, _SHOWN)}; {way_out}"
 
     def _ragged(self, number: int, count: int) -> str:
         cells = "cell" if count == 1 else "cells"

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from steincritic.data.arrays import ArrayLike, as_float_tensor, as_points, check_finite
 from steincritic.devices import DeviceLike, resolve_device
-from steincritic.errors import InputError, ModelError
+from steincritic.errors import InputError, ModelError, first_line
 from steincritic.models.base import Model, ModelLike, SamplingModel, as_model, dimension
 from steincritic.rng import generator
 
@@ -149,12 +149,7 @@ def scored(model: ModelLike | None, x: PointsLike, *, name: str = "x") -> Scored
 
 
 def score_points(model: Model, x: Tensor, *, name: str = "x") -> ScoredPoints:
-    score = _asked(lambda: model.score(x), f"model.score({name} of shape {tuple(x.shape)})")
-    if score.shape != x.shape:
-        raise ModelError(
-            f"model.score must return the shape of its argument, {tuple(x.shape)}; got {tuple(score.shape)}"
-        )
-    return ScoredPoints(x.detach(), score.detach().to(x))
+    return ScoredPoints(x.detach(), checked_score(model, x, name=name).to(x))
 
 
 def fold_sets(datasets: ScoredPoints, count: int) -> tuple[ScoredPoints, ScoredPoints]:
@@ -183,26 +178,40 @@ def sample_points(model: Model | None, n: int, *, seed: int, like: Tensor | None
             "this needs draws from the model, which has no sample(n, seed=0); pass a (score, sample) pair "
             "or use a method that works without draws"
         )
-    x = _asked(lambda: model.sample(n, seed=seed), f"model.sample({n})").detach()
-    dim = dimension(model) if like is None else like.shape[-1]
-    if x.ndim != 2 or len(x) != n or (dim is not None and x.shape[1] != dim):
-        raise ModelError(f"model.sample({n}) must return shape ({n}, {dim or 'd'}), got {tuple(x.shape)}")
+    x = checked_draws(model, n, seed, dim=dimension(model) if like is None else like.shape[-1])
     check_finite(x, name="model.sample(n)")
     points = score_points(model, x if like is None else x.to(like), name="the model's own draws")
     check_finite(points.score, name="the score at the model's own draws")
     return points
 
 
-def _asked(question: Callable[[], Any], name: str) -> Tensor:
-    """What a model answers, as a tensor; whatever goes wrong inside it is a ModelError."""
+def checked_score(model: Model, x: Tensor, *, name: str = "x") -> Tensor:
+    """The score as the model gives it, in whatever dtype, if it has the shape of the points."""
+    score = answer(lambda: model.score(x), f"model.score({name} of shape {tuple(x.shape)})")
+    if score.shape != x.shape:
+        raise ModelError(
+            f"model.score must return the shape of its argument, {tuple(x.shape)}; got {tuple(score.shape)}"
+        )
+    return score
+
+
+def checked_draws(model: SamplingModel, n: int, seed: int, *, dim: int | None) -> Tensor:
+    """Draws as the model gives them, if they have the shape that was asked for."""
+    x = answer(lambda: model.sample(n, seed=seed), f"model.sample({n})")
+    if x.ndim != 2 or len(x) != n or (dim is not None and x.shape[1] != dim):
+        raise ModelError(f"model.sample({n}) must return shape ({n}, {dim or 'd'}), got {tuple(x.shape)}")
+    return x
+
+
+def answer(question: Callable[[], ArrayLike], name: str) -> Tensor:
+    """What a model answers, as a detached tensor; whatever goes wrong inside it is a ModelError."""
     try:
-        answer = question()
+        answered = question()
     except ModelError:
         raise
     except Exception as error:
-        first_line = str(error).splitlines()[0] if str(error) else "no message"
-        raise ModelError(f"{name} raised {type(error).__name__}: {first_line}") from error
+        raise ModelError(f"{name} raised {type(error).__name__}: {first_line(error)}") from error
     try:
-        return as_float_tensor(answer, name=name)
+        return as_float_tensor(answered, name=name).detach()
     except InputError as error:
         raise ModelError(str(error)) from None

@@ -31,12 +31,7 @@ class Run:
     """The state of one learning: everything that changes lives here."""
 
     def __init__(
-        self,
-        family: Learnable,
-        x: Points,
-        config: Learning,
-        seed: int,
-        checkpoint: LearningCheckpoint | None,
+        self, family: Learnable, x: Points, config: Learning, seed: int, checkpoint: LearningCheckpoint | None
     ) -> None:
         self.family, self.config, self.seed, self.checkpoint = family, config, seed, checkpoint
         y = (x - family.location.to(x)) / family.scale.to(x)

@@ -56,11 +56,7 @@ class SteinSums:
 
 @torch.no_grad()
 def stein_sums(
-    points: ScoredPoints,
-    kernels: Sequence[Kernel],
-    *,
-    signs: Tensor | None = None,
-    tile: int | None = None,
+    points: ScoredPoints, kernels: Sequence[Kernel], *, signs: Tensor | None = None, tile: int | None = None
 ) -> SteinSums:
     """One pass over the pairs of points, for all kernels and all sign vectors together.
 

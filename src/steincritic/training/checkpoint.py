@@ -114,11 +114,7 @@ class Checkpoint(StateFile):
         if not self.is_due:
             return
         held = {"weights": bank.parameters, "adam": moments(optimizer, bank.parameters), **parts}
-        about = {
-            "epoch": epoch,
-            "stages": [asdict(stage) for stage in stages],
-            "failures": list(failures),
-        }
+        about = {"epoch": epoch, "stages": [asdict(stage) for stage in stages], "failures": list(failures)}
         self.write(identity, flattened(held), about)
 
 

@@ -16,7 +16,7 @@ from steincritic.data.arrays import as_points
 from steincritic.data.frame import Frame, model_frame
 from steincritic.data.points import PointsLike, ScoredPoints, model_and_points, scored
 from steincritic.devices import DeviceLike
-from steincritic.errors import FileFormatError, InputError, check_choice
+from steincritic.errors import FileFormatError, InputError, check_choice, first_line
 from steincritic.files import read_tensors, write_tensors
 from steincritic.models.base import Model, ModelLike, as_model
 from steincritic.rng import derive
@@ -129,8 +129,8 @@ class Critic:
             frame = Frame(tensors["frame/location"], tensors["frame/scale"])
             _check_fit(fitted, frame)
         except _MISFITS as error:
-            first_line = str(error).splitlines()[0] if str(error) else "no message"
-            raise FileFormatError(f"the critic is damaged: {type(error).__name__} {first_line}") from None
+            what = f"{type(error).__name__} {first_line(error)}"
+            raise FileFormatError(f"the critic is damaged: {what}") from None
         return cls(fitted, frame, model)
 
     def save(self, path: str | Path) -> None:

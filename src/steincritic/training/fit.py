@@ -367,12 +367,7 @@ class _Group:
         return cls(members, bank[members], gradients)
 
     def gradient(
-        self,
-        x: BankPoints,
-        score: BankPoints,
-        lam: PerMember,
-        probe: BankPoints | None,
-        buffers: Buffers,
+        self, x: BankPoints, score: BankPoints, lam: PerMember, probe: BankPoints | None, buffers: Buffers
     ) -> Loss:
         """Write the gradient of the members' losses where the optimizer finds it."""
         x, score, lam = x[self.members], score[self.members], lam[self.members]

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from steincritic.diagnosis.doctor.patient import Patient, Status, Verdict, answer, short
+from steincritic.data.points import answer
+from steincritic.diagnosis.doctor.patient import Patient, Status, Verdict, short
 from steincritic.errors import ModelError
 from steincritic.models.base import DensityModel
 from steincritic.rng import generator

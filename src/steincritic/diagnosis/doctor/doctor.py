@@ -24,10 +24,14 @@ from steincritic.diagnosis.doctor.answers import (
     check_shape,
 )
 from steincritic.diagnosis.doctor.gradient import check_gradient
-from steincritic.diagnosis.doctor.own_draws import check_identity, check_independence
+from steincritic.diagnosis.doctor.own_draws import (
+    check_edges,
+    check_identity,
+    check_independence,
+    check_space,
+)
 from steincritic.diagnosis.doctor.patient import Patient, Status, Verdict
 from steincritic.diagnosis.doctor.sampling import draw, generators_restored
-from steincritic.diagnosis.doctor.support import check_edges, check_space
 from steincritic.errors import InputError, ModelError, check_count
 from steincritic.files import write_json
 from steincritic.models.base import ModelLike, SamplingModel, as_model, dimension

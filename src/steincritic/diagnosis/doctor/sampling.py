@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from steincritic.diagnosis.doctor.patient import FEW, Verdict, answer
+from steincritic.data.points import answer, checked_draws
+from steincritic.diagnosis.doctor.patient import FEW, Verdict
 from steincritic.errors import ModelError
 from steincritic.models.base import Model, SamplingModel, dimension
 from steincritic.rng import derive
@@ -36,9 +37,7 @@ def draw(model: Model, n: int | None, seed: int, data: Points | None) -> tuple[P
 
 
 def _sampled(model: SamplingModel, n: int, seed: int, dim: int | None) -> Points:
-    draws = answer(lambda: model.sample(n, seed=seed), f"model.sample({n})")
-    if draws.ndim != 2 or len(draws) != n or (dim is not None and draws.shape[1] != dim):
-        raise ModelError(f"model.sample({n}) must return shape ({n}, {dim or 'd'}), got {tuple(draws.shape)}")
+    draws = checked_draws(model, n, seed, dim=dim)
     if not bool(draws.isfinite().all()):
         rows = int((~draws.isfinite().all(-1)).sum())
         raise ModelError(f"model.sample({n}) has NaN or infinite values in {rows} rows")

@@ -23,9 +23,7 @@ class PyMCPosterior(Described):
         require("pymc", extra="pymc")
         if model.discrete_value_vars:
             names = ", ".join(v.name for v in model.discrete_value_vars)
-            raise InputError(
-                f"discrete parameters have no score: {names}; sum them out (pymc-extras does)"
-            )
+            raise InputError(f"discrete parameters have no score: {names}; sum them out (pymc-extras does)")
         if not model.value_vars:
             raise InputError("this PyMC model has no continuous parameters")
         self._model = model

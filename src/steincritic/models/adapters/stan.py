@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from steincritic.errors import InputError
+from steincritic.errors import InputError, first_line
 from steincritic.models.adapters.outside import by_numpy, check_names, element_names, flat_draws, require
 from steincritic.models.base import Described
 from steincritic.shapes import PerPoint, Points
@@ -41,9 +41,8 @@ class StanPosterior(Described):
         try:
             points = [self._model.unconstrain_pars(row) for row in rows]
         except RuntimeError as error:
-            reason = str(error).splitlines()[0]
             raise InputError(
-                f"PyStan cannot read these draws of {', '.join(names)} ({reason}); the model has "
+                f"PyStan cannot read these draws of {', '.join(names)} ({first_line(error)}); the model has "
                 f"{', '.join(self._model.param_names)}"
             ) from None
         found = torch.tensor(points, dtype=torch.float64)
