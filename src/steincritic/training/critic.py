@@ -21,6 +21,7 @@ from steincritic.files import read_tensors, write_tensors
 from steincritic.models.base import Model, ModelLike, as_model
 from steincritic.rng import derive
 from steincritic.shapes import PerPoint, Points
+from steincritic.training.checkpoint import in_parts
 from steincritic.training.fit import Training, Yardsticks, always, fit_bank
 from steincritic.training.fitted import FittedBank, History
 from steincritic.training.pacing import DEFAULT_STAGING
@@ -119,10 +120,12 @@ class Critic:
         try:
             rebuilt: Network = ModuleNetwork(network) if network is not None else MLP(**about["network"])
             count = len(tensors["coefficients"])
-            banks = tuple(Bank(rebuilt, _part(tensors, f"snapshot/{k}/")) for k in range(count))
+            parts = in_parts(tensors)
+            snapshots = in_parts(parts["snapshot"])
+            banks = tuple(Bank(rebuilt, dict(snapshots[str(k)])) for k in range(count))
             fitted = FittedBank(
                 Snapshots(banks, tensors["coefficients"]),
-                History(_part(tensors, "history/")),
+                History(dict(parts.get("history", {}))),
                 (int(about["seed"]),),
                 (None,),
             )
@@ -315,7 +318,3 @@ def _check_fit(fitted: FittedBank, frame: Frame) -> None:
 
 def _shapes(tensors: dict[str, Tensor]) -> dict[str, tuple[int, ...]]:
     return {name: tuple(value.shape) for name, value in tensors.items()}
-
-
-def _part(tensors: dict[str, Tensor], start: str) -> dict[str, Tensor]:
-    return {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}

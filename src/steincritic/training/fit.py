@@ -181,7 +181,12 @@ class _Run:
     def fit(self, callbacks: Sequence[Callback], observers: Sequence[Observer]) -> FittedBank:
         try:
             for epoch in range(self._resume(), self.training.epochs):
-                row = self._run_epoch(epoch, observers)
+                with self._clock("training"), _matmul_precision(self.training.tensor_cores):
+                    row = self._train_epoch(epoch)
+                with self._clock("evaluation"):
+                    row |= self._measure_epoch(epoch)
+                    for observer in observers:
+                        observer(epoch, self.bank, self.lam)
                 self.history = self.history.with_row(row)
                 if all(self.failures):
                     break
@@ -193,15 +198,6 @@ class _Run:
         return FittedBank(
             self.keeper.result(), self.history, self.seeds, tuple(self.failures), dict(self.seconds)
         )
-
-    def _run_epoch(self, epoch: int, observers: Sequence[Observer]) -> dict[str, Tensor]:
-        with self._clock("training"), _matmul_precision(self.training.tensor_cores):
-            row = self._train_epoch(epoch)
-        with self._clock("evaluation"):
-            row |= self._measure_epoch(epoch)
-            for observer in observers:
-                observer(epoch, self.bank, self.lam)
-        return row
 
     @cached_property
     def steps_per_epoch(self) -> int:
@@ -231,21 +227,13 @@ class _Run:
         """One step of every member; the two terms of the loss before it, (2, e)."""
         probe = self._probe(x)
         losses = [group.gradient(x, score, lam, probe, self.buffers) for group in self._groups(x.shape[1])]
-        self._sum_shared_gradients()
-        self.optimizer.step()
-        self._align_shared_weights()
-        return torch.cat([torch.stack([loss.stein, loss.penalty]) for loss in losses], dim=1)
-
-    def _sum_shared_gradients(self) -> None:
-        """The gradient of the members' losses together, for every copy of a weight that they share."""
-        for value in self.shared:
+        for value in self.shared:  # every copy moves along the gradient of the members' losses together
             assert value.grad is not None
             value.grad.copy_(value.grad.sum(0, keepdim=True))
-
-    def _align_shared_weights(self) -> None:
-        """The same step rounds differently at the end of an array: remove what differs."""
-        for value in self.shared:
+        self.optimizer.step()
+        for value in self.shared:  # the same step rounds differently at the end of an array
             value[1:].copy_(value[:1])
+        return torch.cat([torch.stack([loss.stein, loss.penalty]) for loss in losses], dim=1)
 
     def _groups(self, batch: int) -> list["_Group"]:
         """Members that go through a step together: all on a GPU, as many as a CPU's cache holds."""
@@ -280,7 +268,9 @@ class _Run:
         """What an adaptive staging looks at: one member's error, on points of this step."""
         member, lam = self.bank[k : k + 1], self.lam[k : k + 1]
         if quantity == "monitor" and self.yardsticks.validation is not None:
-            return float(monitor(member, _own(self.yardsticks.validation(step), k), lam))
+            points = self.yardsticks.validation(step)  # shared (n, d) or own (e, n, d)
+            own = points if points.x.ndim == 2 else points.sets(slice(k, k + 1))
+            return float(monitor(member, own, lam))
         if quantity == "mse_p" and self.yardsticks.gap_p is not None:
             return float(self.yardsticks.gap_p(step).error(member, lam))
         raise InputError(f"a staging asked for {quantity!r}, and nothing to measure it with was passed")
@@ -325,8 +315,8 @@ class _Run:
             return 0
         saved.into_optimizer(self.bank, self.optimizer)
         self.stages = saved.stages
-        self.keeper.restore(saved.part("keeper"), self.bank)
-        self.history = History({k: v.cpu() for k, v in saved.part("history").items()})
+        self.keeper.restore(dict(saved.parts.get("keeper", {})), self.bank)
+        self.history = History({k: v.cpu() for k, v in saved.parts["history"].items()})
         self.failures = saved.failures
         return saved.epoch + 1
 
@@ -376,11 +366,6 @@ class _Group:
         )
         pull(*loss_cotangents(score, f, lam), self.gradients)
         return loss_of(score, f, div_f, lam)
-
-
-def _own(points: ScoredPoints, k: int) -> ScoredPoints:
-    """Member k's part of points that are shared (n, d) or own (e, n, d)."""
-    return points if points.x.ndim == 2 else points.sets(slice(k, k + 1))
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from steincritic.critics.bank import Bank
-from steincritic.errors import InputError, check_choice
+from steincritic.errors import check_choice
 from steincritic.shapes import PerMember, counted
 
 
@@ -75,8 +75,7 @@ class KeepBest:
     """For each member, the critic of the epoch where its validation monitor was lowest."""
 
     def see(self, epoch: Epoch) -> None:
-        if epoch.monitor is None:
-            raise InputError('selection "monitor" needs validation points: pass validation=')
+        assert epoch.monitor is not None  # fit_bank refuses it without validation points
         if epoch.index == 0:
             self._bank, self._lam = epoch.bank.clone(), epoch.lam.clone()
             self._best = epoch.monitor.clone()
