@@ -10,7 +10,7 @@ import numpy as np
 
 from steincritic.errors import FileFormatError, listed
 
-_SEPARATORS = ("\t", ";", ",")
+_SEPARATORS = {"\t": "tabs", ";": "semicolons", ",": "commas"}
 _MISSING = {"", "na", "n/a", "null", "none"}  # besides nan, which is a number to float()
 _SHOWN = 5  # columns that a message names
 
@@ -54,7 +54,8 @@ class CsvParser:
             self._separator = next((mark for mark in _SEPARATORS if mark in line), ",")
             cells = self._cells([line])[0]
             header = _is_header(cells)
-            self.columns = _names(cells if header else self._commented_names(len(cells)))
+            names = cells if header else self._commented_names(len(cells))
+            self.columns = tuple(name.strip().lstrip("# ") or f"x{j}" for j, name in enumerate(names, 1))
             return k + header
         return len(lines)
 
@@ -108,7 +109,7 @@ class CsvParser:
         cells = "cell" if count == 1 else "cells"
         return (
             f"{self.source} has {count} {cells} in line {number} but {len(self.columns)} columns; give "
-            f"every line {len(self.columns)} cells, separated by {_mark(self._separator)}"
+            f"every line {len(self.columns)} cells, separated by {_SEPARATORS[self._separator]}"
         )
 
     def _reader(self, lines: Sequence[str]) -> Any:  # the class has no public name
@@ -140,10 +141,6 @@ def _is_header(cells: Sequence[str]) -> bool:
     return len(numbers) < len(cells) and all(cell.strip().isdigit() or not cell.strip() for cell in numbers)
 
 
-def _names(cells: Sequence[str]) -> tuple[str, ...]:
-    return tuple(cell.strip().lstrip("# ") or f"x{j}" for j, cell in enumerate(cells, 1))
-
-
 def _number(cell: str) -> float | None:
     cell = cell.strip()
     if cell.lower() in _MISSING:
@@ -170,7 +167,3 @@ def _kind(cell: str) -> tuple[str, str]:
 
 def _short(cell: str) -> str:
     return repr(cell if len(cell) <= 30 else cell[:27] + "...")
-
-
-def _mark(separator: str) -> str:
-    return {",": "commas", ";": "semicolons", "\t": "tabs"}[separator]

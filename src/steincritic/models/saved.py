@@ -1,10 +1,7 @@
 """Energy models in files: safetensors, so that reading one runs no code."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-from torch import Tensor
 
 from steincritic.errors import FileFormatError, InputError
 from steincritic.files import read_tensors, write_tensors
@@ -36,21 +33,11 @@ def load_saved(path: str | Path) -> SavedModel:
     if about.get("format") != _FORMAT:
         raise FileFormatError(f"{path} holds no model: it is of format {about.get('format')!r}")
     try:
-        return _MADE[about["kind"]](tensors, about)
+        if about["kind"] == "rbm":
+            return GaussianBernoulliRBM(*(tensors[name] for name in PARAMETERS), sweeps=about["sweeps"])
+        if about["kind"] != "mlp":
+            raise KeyError(about["kind"])
+        base = {name: tensors.pop(name) for name in ("location", "scale")}
+        return PerceptronEnergy(tensors, **base, spread=about["spread"])
     except (KeyError, TypeError, InputError) as error:
         raise FileFormatError(f"{path} is a damaged model file: {error}") from None
-
-
-def _machine(tensors: dict[str, Tensor], about: dict[str, Any]) -> GaussianBernoulliRBM:
-    return GaussianBernoulliRBM(*(tensors[name] for name in PARAMETERS), sweeps=about["sweeps"])
-
-
-def _perceptron(tensors: dict[str, Tensor], about: dict[str, Any]) -> PerceptronEnergy:
-    location, scale = tensors.pop("location"), tensors.pop("scale")
-    return PerceptronEnergy(tensors, location=location, scale=scale, spread=about["spread"])
-
-
-_MADE: dict[str, Callable[[dict[str, Tensor], dict[str, Any]], SavedModel]] = {
-    "rbm": _machine,
-    "mlp": _perceptron,
-}

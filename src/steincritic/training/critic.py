@@ -99,7 +99,7 @@ class Critic:
             "frame/location": self.frame.location,
             "frame/scale": self.frame.scale,
         }
-        network = self._bank.network
+        network = self.fitted.snapshots.banks[0].network
         about = {
             "format": _FORMAT,
             "network": asdict(network) if isinstance(network, MLP) else None,
@@ -139,10 +139,6 @@ class Critic:
     def save(self, path: str | Path) -> None:
         """Write the critic to one safetensors file: numbers and JSON, no code."""
         write_tensors(Path(path), *self.state())
-
-    @property
-    def _bank(self) -> Bank:
-        return self.fitted.snapshots.banks[0]
 
     def _standard_field(self, x: PointsLike) -> Points:
         at = x.x if isinstance(x, ScoredPoints) else as_points(x)

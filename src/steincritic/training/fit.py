@@ -115,16 +115,9 @@ def fit_bank(
     if training.selection == "trajectory" and len(points) < 2:
         raise InputError(f'selection "trajectory" needs the spread of at least 2 points, x has {len(points)}')
     _check_yardsticks(stagings, training, yardsticks)
-    run = _Run(
-        points=points,
-        stagings=stagings,
-        seeds=seeds,
-        network=network or MLP(),
-        training=training,
-        yardsticks=yardsticks,
-        device=torch.device(device) if device is not None else points.x.device,
-        checkpoint=checkpoints.Checkpoint.at(checkpoint),
-    )
+    points = points.to(device=points.x.device if device is None else device)
+    file = checkpoints.Checkpoint.at(checkpoint)
+    run = _Run(points, stagings, seeds, network or MLP(), training, yardsticks, file)
     return run.fit(callbacks, observers)
 
 
@@ -143,22 +136,19 @@ class _Run:
 
     def __init__(
         self,
-        *,
         points: ScoredPoints,
         stagings: list[Staging],
         seeds: Sequence[int],
         network: Network,
         training: Training,
         yardsticks: Yardsticks,
-        device: torch.device,
         checkpoint: checkpoints.Checkpoint | None,
     ) -> None:
         self.training, self.stagings, self.yardsticks = training, stagings, yardsticks
         self.seeds, self.checkpoint = tuple(seeds), checkpoint
         self.dtype = getattr(torch, training.dtype)
-        points = points.to(dtype=self.dtype, device=device)
-        members = len(seeds)
-        self.points = points.expand(members)
+        points, device = points.to(dtype=self.dtype), points.x.device
+        self.points = points.expand(len(seeds))
         parameters = network.init(points.dim, seeds, dtype=self.dtype, device=device)
         self.bank = Bank(network, parameters)
         for value in parameters.values():
@@ -175,7 +165,7 @@ class _Run:
         self.stages: list[Stage] = [staging.begin() for staging in stagings]
         self.keeper: Keeper = keeper(training.selection)
         self.history = History()
-        self.failures: list[str | None] = [None] * members
+        self.failures: list[str | None] = [None] * len(seeds)
         self.seconds = {"training": 0.0, "evaluation": 0.0}
 
     def fit(self, callbacks: Sequence[Callback], observers: Sequence[Observer]) -> FittedBank:

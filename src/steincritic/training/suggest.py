@@ -68,10 +68,9 @@ def suggest_staging(
     r"""A staging for `fit_critic` with this model, data and training; `staging="auto"` takes it.
 
     A bank of critics, one for each λ of a grid from 0.001 to 100, trains for one epoch and gives two
-    beginnings, where ρ has fallen to 4 and to 16. Under Adam λ sets the step in function space, and over T
-    steps a step size falls by √T or T in the classical schedules: from the first λ by √T within two thirds of
-    the epochs, or from the second by T over all of them. Held-out points decide between the two. In all it
-    costs about as much as ten critics, trained together.
+    beginnings, where ρ has fallen to 4 and to 16. From the first λ falls by √T within two thirds of the
+    epochs, from the second by T over all of them, as step sizes do in the classical schedules of T steps.
+    Held-out points decide. In all it costs about as much as ten critics, trained together.
 
     >>> import steincritic as sc
     >>> p, q = sc.models.GaussianMixture([[0.5, 0.0]]), sc.models.GaussianMixture([[0.0, 0.0]])

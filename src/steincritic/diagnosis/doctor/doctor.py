@@ -6,7 +6,7 @@ E_q[T_q f] = 0 on the model's own draws, and rows, seeds, dtypes and devices do 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +71,7 @@ class Checkup:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
-        checks = [{"name": f.name, "status": f.status, "detail": f.detail} for f in self.checks]
+        checks = [asdict(finding) for finding in self.checks]
         return {"ok": self.ok, "n": self.n, "seed": self.seed, "checks": checks}
 
     def __repr__(self) -> str:
