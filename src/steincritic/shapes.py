@@ -1,7 +1,9 @@
 """Type aliases with the shape letters: n points, d dimensions, e bank members, b null draws; and counts."""
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any, TypeAlias
 
+import numpy as np
 from torch import Tensor
 
 Points = Annotated[Tensor, "n d"]
@@ -10,6 +12,7 @@ BankPoints = Annotated[Tensor, "e n d"]
 BankPerPoint = Annotated[Tensor, "e n"]
 PerMember = Annotated[Tensor, "e"]
 NullDraws = Annotated[Tensor, "b"]
+Numbers: TypeAlias = Tensor | np.ndarray | float | Sequence[Any]  # what may be passed as a parameter
 
 
 def counted(number: int, noun: str) -> str:

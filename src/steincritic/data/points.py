@@ -45,7 +45,7 @@ class ScoredPoints:
     def dim(self) -> int:
         return self.x.shape[-1]
 
-    def __getitem__(self, rows: Any) -> "ScoredPoints":
+    def __getitem__(self, rows: slice | Tensor | Sequence[int]) -> "ScoredPoints":
         """Rows of every set: a slice, a mask or an index tensor over the point axis."""
         return ScoredPoints(self.x[..., rows, :], self.score[..., rows, :])
 

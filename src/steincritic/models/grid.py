@@ -2,16 +2,15 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from steincritic.errors import InputError, ModelError, check_count
-from steincritic.models.base import DensityModel, Described, as_model
+from steincritic.models.base import DensityModel, Described, ModelLike, as_model
 from steincritic.models.mixture import as_parameter
 from steincritic.rng import generator
-from steincritic.shapes import PerPoint, Points
+from steincritic.shapes import Numbers, PerPoint, Points
 
 _COARSE = 128  # cells per side on the first look at the box
 _FAR = 30.0  # log-density below the peak that no longer counts
@@ -36,7 +35,7 @@ class GridModel(Described):
         cells: number per side; fine enough that the log-density bends little within a cell.
     """
 
-    def __init__(self, model: Any, *, low: Any, high: Any, cells: int = 256) -> None:
+    def __init__(self, model: ModelLike, *, low: Numbers, high: Numbers, cells: int = 256) -> None:
         density = as_model(model)
         if not isinstance(density, DensityModel):
             raise InputError(f"a grid needs a log-density, {type(model).__name__} has a score alone")

@@ -4,14 +4,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 from warnings import warn
 
 import torch
 from torch import Tensor
 
 from steincritic.errors import DoubtfulWarning, InputError, ModelError, check_count, check_positive
-from steincritic.models.base import DensityModel, Described, Model, as_model, dimension
+from steincritic.models.base import DensityModel, Described, Model, ModelLike, as_model, dimension
 from steincritic.models.mixing import effective_draws, potential_scale
 from steincritic.rng import generator
 from steincritic.shapes import PerPoint, Points
@@ -89,12 +88,12 @@ class LangevinModel(Described):
 
     def __init__(
         self,
-        model: Any,
+        model: ModelLike,
         dim: int | None = None,
         *,
         settings: Langevin | None = None,
         start: Callable[[int, torch.Generator], Tensor] | None = None,
-        ladder: Sequence[Any] = (),
+        ladder: Sequence[ModelLike] = (),
     ) -> None:
         self.model = as_model(model)
         self.settings = settings or Langevin()

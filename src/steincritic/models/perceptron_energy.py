@@ -14,7 +14,7 @@ from steincritic.models.base import Described, SamplingModel
 from steincritic.models.grid import GridModel
 from steincritic.models.langevin import LangevinModel
 from steincritic.models.mixture import as_parameter
-from steincritic.shapes import PerPoint, Points, counted
+from steincritic.shapes import Numbers, PerPoint, Points, counted
 
 _WIDE = (12.0, 48.0, 192.0)  # standard deviations of the base that a grid looks at, until one holds q
 
@@ -32,7 +32,9 @@ class PerceptronEnergy(Described):
     Draws come from a grid in one and two dimensions (exact), from Langevin chains beyond.
     """
 
-    def __init__(self, weights: Mapping[str, Any], *, location: Any, scale: Any, spread: float = 1.0) -> None:
+    def __init__(
+        self, weights: Mapping[str, Numbers], *, location: Numbers, scale: Numbers, spread: float = 1.0
+    ) -> None:
         self.weights = {name: as_parameter(value, name) for name, value in weights.items()}
         _check_weights(self.weights)
         self.like = torch.empty(0).to(self.weights["w1"])
@@ -116,14 +118,12 @@ def standard_score(weights: Mapping[str, Tensor], y: Points, spread: float) -> P
 
 
 def first_weights(dim: int, hidden: tuple[int, ...], source: torch.Generator) -> dict[str, Tensor]:
-    """Uniform weights as PyTorch takes them, no biases, and a last layer of zeros: q starts as the base."""
+    """Uniform weights and biases as PyTorch takes them, and a last layer of zeros: q starts as the base."""
     weights: dict[str, Tensor] = {}
     for layer, (rows, columns) in enumerate(pairwise((dim, *hidden)), start=1):
-        uniform = torch.rand(rows, columns, generator=source, dtype=torch.float64)
-        weights[f"w{layer}"] = (2 * uniform - 1) / math.sqrt(rows)
-        weights[f"b{layer}"] = (
-            2 * torch.rand(columns, generator=source, dtype=torch.float64) - 1
-        ) / math.sqrt(rows)
+        for name, shape in ((f"w{layer}", (rows, columns)), (f"b{layer}", (columns,))):
+            uniform = torch.rand(shape, generator=source, dtype=torch.float64)
+            weights[name] = (2 * uniform - 1) / math.sqrt(rows)
     weights[f"w{len(hidden) + 1}"] = torch.zeros(hidden[-1], 1, dtype=torch.float64)
     return weights
 

@@ -9,7 +9,7 @@ from steincritic.errors import InputError, check_count
 from steincritic.models.base import Described
 from steincritic.models.mixture import as_parameter
 from steincritic.rng import generator
-from steincritic.shapes import PerPoint, Points, counted
+from steincritic.shapes import Numbers, PerPoint, Points, counted
 
 PARAMETERS = ("weights", "visible_bias", "hidden_bias")  # of a machine, as files name them
 
@@ -25,7 +25,9 @@ class GaussianBernoulliRBM(Described):
             comes from a chain of its own.
     """
 
-    def __init__(self, weights: Any, visible_bias: Any, hidden_bias: Any, *, sweeps: int = 2000) -> None:
+    def __init__(
+        self, weights: Numbers, visible_bias: Numbers, hidden_bias: Numbers, *, sweeps: int = 2000
+    ) -> None:
         self.weights = as_parameter(weights, "weights")
         self.visible_bias = as_parameter(visible_bias, "visible_bias").to(self.weights)
         self.hidden_bias = as_parameter(hidden_bias, "hidden_bias").to(self.weights)

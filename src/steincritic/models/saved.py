@@ -5,6 +5,7 @@ from typing import Any
 
 from steincritic.errors import FileFormatError, InputError
 from steincritic.files import read_tensors, write_tensors
+from steincritic.models.base import Model
 from steincritic.models.perceptron_energy import PerceptronEnergy
 from steincritic.models.rbm import PARAMETERS, GaussianBernoulliRBM
 
@@ -12,7 +13,7 @@ _FORMAT = "steincritic-model-1"
 SavedModel = GaussianBernoulliRBM | PerceptronEnergy
 
 
-def save_model(model: Any, path: str | Path) -> None:
+def save_model(model: Model, path: str | Path) -> None:
     """Write a machine or a perceptron energy; `load_saved` and `--model FILE` read it back."""
     if isinstance(model, GaussianBernoulliRBM):
         about: dict[str, Any] = {"kind": "rbm", "sweeps": model.sweeps}

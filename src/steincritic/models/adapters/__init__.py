@@ -30,17 +30,9 @@ __all__ = [
     "adapt",
 ]
 
-_FILES = {  # first part of a class's module: the file here that knows such objects
-    "jaxlib": "jax",
-    "normflows": "normflows",
-    "numpyro": "numpyro",
-    "openmm": "openmm",
-    "pymc": "pymc",
-    "scipy": "scipy",
-    "sklearn": "sklearn",
-    "stan": "stan",
-    "zuko": "zuko",
-}
+# first part of a class's module: the file here that knows such objects
+_KNOWN = ("normflows", "numpyro", "openmm", "pymc", "scipy", "sklearn", "stan", "zuko")
+_FILES = {"jaxlib": "jax", **{name: name for name in _KNOWN}}
 
 
 def adapt(obj: Any) -> Model | None:

@@ -1,7 +1,6 @@
 """Kernel density estimates with Gaussian kernels: a mixture with a component at every point."""
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,7 +9,7 @@ from steincritic.errors import InputError, check_count
 from steincritic.models.base import Described
 from steincritic.models.mixture import as_parameter
 from steincritic.rng import generator
-from steincritic.shapes import PerPoint, Points, counted
+from steincritic.shapes import Numbers, PerPoint, Points, counted
 
 _BLOCK = 4_000_000  # distances held at once
 
@@ -24,7 +23,7 @@ class KernelDensity(Described):
         weights: (m,), normalized here; equal when left out.
     """
 
-    def __init__(self, points: Any, covariance: Any, weights: Any = None) -> None:
+    def __init__(self, points: Numbers, covariance: Numbers, weights: Numbers | None = None) -> None:
         self.points = as_parameter(points, "points")
         self.dim = self.points.shape[1]
         factor, failed = torch.linalg.cholesky_ex(as_parameter(covariance, "covariance").to(self.points))

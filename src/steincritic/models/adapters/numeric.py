@@ -10,7 +10,7 @@ from steincritic.errors import InputError, ModelError, check_count
 from steincritic.models.adapters.outside import by_numpy
 from steincritic.models.base import Described
 from steincritic.rng import derive
-from steincritic.shapes import PerPoint, Points
+from steincritic.shapes import Numbers, PerPoint, Points
 
 _STEP = np.finfo(np.float64).eps ** 0.2  # balances the error h⁴ of the rule with rounding eps / h
 
@@ -30,7 +30,7 @@ class NumericDensity(Described):
         log_prob: Callable[[np.ndarray], Any],
         dim: int,
         *,
-        scale: Any = 1.0,
+        scale: Numbers = 1.0,
         draw: Callable[[int, np.random.Generator], Any] | None = None,
     ) -> None:
         check_count(dim, name="dim")
