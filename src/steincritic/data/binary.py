@@ -16,7 +16,7 @@ _SHOWN = 5
 
 
 def check_shape(shape: tuple[int, ...], *, name: str, pass_on: str = "pass") -> None:
-    """Is this the shape of a sample of vectors?"""
+    """Raise unless the shape is (n, d) with at least one row and one column."""
     if len(shape) == 1:
         raise InputError(f"{name} must have shape (n, d), got {shape}; for n numbers {pass_on} x[:, None]")
     if len(shape) != 2 or min(shape) < 1:
@@ -31,7 +31,7 @@ def wrong_dtype(name: str, dtype: object, *, pass_on: str = "pass") -> str:
 
 
 def native(dtype: np.dtype[Any]) -> type[np.floating[Any]]:
-    """The float of this machine that stands for any other: half, long or of swapped bytes."""
+    """float32 or float64, for floats of any other width or byte order."""
     return np.float32 if dtype.itemsize <= 4 else np.float64
 
 
@@ -111,13 +111,13 @@ def _header(path: Path, file: IO[bytes], size: int) -> tuple[tuple[int, int], bo
         raise InputError(wrong_dtype(path.name, dtype, pass_on="save"))
     check_shape(shape, name=path.name, pass_on="save")
     missing = math.prod(shape) * dtype.itemsize + file.tell() - size
-    if missing > 0:  # asked before any memory is
+    if missing > 0:  # checked before memory is allocated
         raise FileFormatError(f"{path} is cut off: {missing} bytes are missing; write it again")
     return (shape[0], shape[1]), by_column, dtype
 
 
 def _exactly(path: Path, file: IO[bytes], size: int) -> bytearray:
-    data = bytearray(size)  # one that may be written to, as tensors like to share it
+    data = bytearray(size)  # writable, so that tensors can share it
     view, done = memoryview(data), 0
     while done < size:
         got = file.readinto(view[done:])  # type: ignore[attr-defined]

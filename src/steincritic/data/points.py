@@ -1,4 +1,4 @@
-"""ScoredPoints, the currency of the library: points with the model's score at them."""
+"""ScoredPoints: points with the model's score at them, on which the whole library works."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ class ScoredPoints:
         return f"ScoredPoints({sets}{len(self)} points in {self.dim} dimensions)"
 
     def to(self, *args: Any, **kwargs: Any) -> "ScoredPoints":
-        return self._map(lambda t: t.to(*args, **kwargs))
+        return self.map(lambda t: t.to(*args, **kwargs))
 
     @staticmethod
     def stack(sets: Sequence["ScoredPoints"]) -> "ScoredPoints":
@@ -68,15 +68,15 @@ class ScoredPoints:
 
     def alone(self) -> "ScoredPoints":
         """One dataset as a stack of one, (1, n, d)."""
-        return self._map(lambda t: t[None])
+        return self.map(lambda t: t[None])
 
     def cut(self, n: int) -> "ScoredPoints":
         """(r n, d) as a stack of r datasets of n points each."""
-        return self._map(lambda t: t.view(-1, n, t.shape[-1]))
+        return self.map(lambda t: t.view(-1, n, t.shape[-1]))
 
     def sets(self, index: slice | Tensor) -> "ScoredPoints":
         """Some datasets of a stack, as a stack."""
-        return self._map(lambda t: t[index])
+        return self.map(lambda t: t[index])
 
     def each(self) -> Iterator["ScoredPoints"]:
         """The datasets of a stack, one by one."""
@@ -84,13 +84,14 @@ class ScoredPoints:
 
     def expand(self, count: int) -> "ScoredPoints":
         """A stack of `count` datasets: those of a stack, or one dataset shared by all, without a copy."""
-        return self._map(lambda t: t.expand(count, *t.shape[-2:]))
+        return self.map(lambda t: t.expand(count, *t.shape[-2:]))
 
     def repeat(self, times: int) -> "ScoredPoints":
         """A stack over and over: all its datasets, then all of them again."""
-        return self._map(lambda t: t.repeat(times, 1, 1))
+        return self.map(lambda t: t.repeat(times, 1, 1))
 
-    def _map(self, change: Callable[[Tensor], Tensor]) -> "ScoredPoints":
+    def map(self, change: Callable[[Tensor], Tensor]) -> "ScoredPoints":
+        """The same change of both arrays."""
         return ScoredPoints(change(self.x), change(self.score))
 
     def shuffled(self, *, seed: int) -> "ScoredPoints":
@@ -123,7 +124,7 @@ PointsLike: TypeAlias = ScoredPoints | ArrayLike  # what a user may pass as data
 def model_and_points(
     model: ModelLike | None, x: PointsLike, *, device: DeviceLike = None, name: str = "x"
 ) -> tuple[Model | None, ScoredPoints]:
-    """The door of every public function: the model adapted once, the data scored once, on one device.
+    """Adapt the model and score the data, once and on one device; every public function starts here.
 
     The model may be None where x is scored already.
     """
@@ -166,7 +167,7 @@ def fold_sets(datasets: ScoredPoints, count: int) -> tuple[ScoredPoints, ScoredP
 
     def gathered(index: Tensor) -> ScoredPoints:
         index = index.to(datasets.x.device)
-        return datasets._map(lambda t: t[:, index].flatten(0, 1))
+        return datasets.map(lambda t: t[:, index].flatten(0, 1))
 
     return gathered(trained), gathered(tested)
 

@@ -126,7 +126,7 @@ def _text_blocks(file: IO[bytes], source: str, rows: int) -> Iterator[Block]:
 
 
 def check_rows(parser: CsvParser) -> None:
-    """Were there any rows?"""
+    """Raise if there were none."""
     if parser.rows == 0:
         came = f"only the header {', '.join(parser.columns)}" if parser.columns else "nothing"
         raise FileFormatError(f"{parser.source} must hold rows of numbers, it holds {came}")

@@ -49,7 +49,7 @@ def read_table(path: str | Path, *, drop_nan: bool = False) -> Table:
 
 
 def load_table(path: str | Path) -> Table:
-    """The table as it is in the file, NaN and all."""
+    """The table as it is in the file, NaN included."""
     path = checked_path(path)
     rows = _WHOLE if path.suffix.lower() in (".npy", ".npz") else _BLOCK
     blocks = list(file_blocks(path, rows))

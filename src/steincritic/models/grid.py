@@ -23,11 +23,11 @@ _ROWS = 2**16  # points asked at a time
 class GridModel(Described):
     r"""A model of one or two dimensions with exact draws and a normalized density.
 
-    The box is first looked at coarsely and cut to where the density is. Each cell then has an envelope, above
-    the largest of its nine (or three) lattice values by half of their spread, enough for a log-density that
-    is nearly quadratic within a cell; a proposal above it is an error, not a wrong draw. A draw is a cell
-    with probability proportional to its envelope, a uniform point in it, kept with probability density over
-    envelope. A box that cuts the density, and cells that are too few for it, are refused.
+    A coarse grid first cuts the box to where the density is. Each cell then has an envelope: the largest of
+    its nine (or three) lattice values plus half of their spread, enough where the log-density is nearly
+    quadratic within a cell. A draw is a uniform point in a cell chosen by its envelope, kept with probability
+    density over envelope. A proposal above the envelope, a box that cuts the density and too few cells are
+    errors, never wrong draws.
 
     Args:
         model: a density, normalized or not, or whatever `as_model` makes one of.

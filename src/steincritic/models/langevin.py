@@ -268,22 +268,21 @@ class _Chains:
 
     def _check(self, state: _State, step: float) -> None:
         """Zero density is no fault, only a place not to go to; everything else must be finite."""
-        outside = torch.zeros_like(state.x[:, 0], dtype=torch.bool)
         bad = ~(state.x.isfinite() & state.score.isfinite()).all(-1)
         if state.log_prob is not None:
-            outside = state.log_prob == -math.inf
-            bad |= ~state.log_prob.isfinite()
-        bad &= ~outside
-        if bool(bad.any()) and step == 0:
+            bad = (bad | ~state.log_prob.isfinite()) & (state.log_prob != -math.inf)
+        if not bool(bad.any()):
+            return
+        chain = int(bad.nonzero()[0])
+        if step == 0:
             raise ModelError(
-                f"the energy or its gradient is not finite where Langevin chain {int(bad.nonzero()[0])} "
-                "begins: check the energy, or pass start="
+                f"the energy or its gradient is not finite where Langevin chain {chain} begins: check the "
+                "energy, or pass start="
             )
-        if bool(bad.any()):
-            raise ModelError(
-                f"Langevin chain {int(bad.nonzero()[0])} is not finite at step {self.taken}, step size "
-                f"{step:.3g}: check the sign of the energy, begin with a smaller step, or pass start="
-            )
+        raise ModelError(
+            f"Langevin chain {chain} is not finite at step {self.taken}, step size {step:.3g}: check the "
+            "sign of the energy, begin with a smaller step, or pass start="
+        )
 
 
 def _drift(score: Tensor, step: float) -> Tensor:

@@ -236,6 +236,5 @@ def _tiles(n: int, size: int) -> Iterator[tuple[slice, slice]]:
 
 def _computable(points: ScoredPoints) -> ScoredPoints:
     """Both arrays detached and in one dtype of at least 32 bits."""
-    dtype = torch.promote_types(points.x.dtype, points.score.dtype)
-    x, score = (t.detach().to(torch.promote_types(dtype, torch.float32)) for t in (points.x, points.score))
-    return ScoredPoints(x, score)
+    dtype = torch.promote_types(torch.promote_types(points.x.dtype, points.score.dtype), torch.float32)
+    return points.map(lambda t: t.detach().to(dtype))

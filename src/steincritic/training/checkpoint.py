@@ -41,7 +41,7 @@ class StateFile:
         return place if place is None or isinstance(place, cls) else cls(Path(str(place)))
 
     def read(self, identity: str, *, device: torch.device) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """Tensors and what is said about them; None where there is no file yet."""
+        """Tensors and their description; None where there is no file yet."""
         if not self.path.exists():
             return None
         tensors, about = read_tensors(self.path, device=device)

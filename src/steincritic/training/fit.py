@@ -122,7 +122,7 @@ def fit_bank(
 
 
 def _check_yardsticks(stagings: Sequence[Staging], training: Training, yardsticks: Yardsticks) -> None:
-    """Refuse at the door what would miss its yardstick after the first epoch."""
+    """Refuse at once what would lack its yardstick after the first epoch."""
     watched = {getattr(staging, "on", None) for staging in stagings}
     if yardsticks.validation is None and (training.selection == "monitor" or "monitor" in watched):
         why = "selection" if training.selection == "monitor" else "adaptive staging"

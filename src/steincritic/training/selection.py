@@ -1,4 +1,4 @@
-"""Which of the critics met during training is the result. Code decides, never a person.
+"""Which critics of a training become its result.
 
 A keeper sees the bank after every epoch and ends with one or more snapshots and their weights: the
 fitted critic is the weighted sum of the scaleless critics λf. One snapshot has weight one.

@@ -1,15 +1,14 @@
-r"""λ through training, chosen by looking: the beginning by the first epoch, the fall by held-out points.
+r"""λ through training, chosen from the data: the start by the first epoch, the fall by held-out points.
 
 For any critic the scale of f is right when $\rho = E\,T_q f / (\lambda E|f|^2)$ is one: the derivative of the
 loss along f is zero there. Under Adam the parameters, and so f, grow at a speed that λ does not change.
 With a small λ the target f*/λ is far away and ρ is far above one after an epoch; with a large λ every step
 of Adam is a large step of λf, which overshoots. So ρ after one epoch shows where an initial λ lies.
 
-Two paces are tried. The one stops early at a λ that keeps learning features, right where p and q differ
-sharply in few directions. The other begins and ends low, near the lazy regime, right where they differ
-smoothly and everywhere. Which is better is not seen in the first epoch: critics of either are trained on
-four fifths of the points and the pace with the larger mean over standard deviation on the other fifth,
-averaged over the five folds, is taken.
+Two paces are tried. One stops early at a λ that keeps learning features, which suits p and q that differ
+sharply in few directions. The other starts and ends low, near the lazy regime, which suits smooth
+differences everywhere. Five-fold cross-validation chooses: the larger mean over standard deviation of the
+witness on held-out points wins.
 """
 
 from collections.abc import Sequence

@@ -99,7 +99,10 @@ def check_edges(patient: Patient) -> Verdict:
         )
     if beyond := _refusal(patient):
         return "warning", f"Half as far out again as its draws, {beyond}: data there cannot be tested."
-    return ("passed", "The density of the draws vanishes at the ends of every column, and the score goes on.")
+    return (
+        "passed",
+        "The density of the draws vanishes at the ends of every column; the score is finite there.",
+    )
 
 
 def _edge_exponent(away: Tensor) -> float:

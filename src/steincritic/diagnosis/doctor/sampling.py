@@ -25,7 +25,7 @@ _PATIENCE = 5.0  # seconds that drawing and scoring may take by default
 
 def draw(model: Model, n: int | None, seed: int, data: Points | None) -> tuple[Points | None, Verdict]:
     if not isinstance(model, SamplingModel):
-        return None, ("skipped", "The model has no sample(n, seed=0): exact tests are out of reach.")
+        return None, ("skipped", "The model has no sample(n, seed=0): exact tests are not possible.")
     try:
         dim = dimension(model) if data is None else data.shape[1]
         if n is None:
