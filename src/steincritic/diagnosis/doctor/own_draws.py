@@ -99,10 +99,7 @@ def check_edges(patient: Patient) -> Verdict:
         )
     if beyond := _refusal(patient):
         return "warning", f"Half as far out again as its draws, {beyond}: data there cannot be tested."
-    return (
-        "passed",
-        "The density of the draws vanishes at the ends of every column; the score is finite there.",
-    )
+    return "passed", "The density of the draws vanishes at the ends of every column; the score stays finite."
 
 
 def _edge_exponent(away: Tensor) -> float:
