@@ -66,12 +66,12 @@ def test_a_name_without_both_parts_is_refused(place):
         ("zzz", "$"),
     ],
 )
-def test_a_missing_attribute_is_told_with_its_neighbors(code, name, hint):
+def test_a_missing_attribute_is_reported_with_its_neighbors(code, name, hint):
     with pytest.raises(InputError, match=rf"my_models\.py has no attribute '{name}'.*{hint}"):
         load_object(f"{code}:{name}")
 
 
-def test_a_missing_file_is_told_with_its_neighbors(code):
+def test_a_missing_file_is_reported_with_its_neighbors(code):
     with pytest.raises(InputError, match=r"no such model file: .*my_model\.py; did you mean my_models\.py\?"):
         load_object(f"{code.with_name('my_model.py')}:normal")
     with pytest.raises(InputError, match=r"no such model file: .*zzz\.py$"):
@@ -81,7 +81,7 @@ def test_a_missing_file_is_told_with_its_neighbors(code):
 
 
 @pytest.mark.parametrize("name", ["no_such_package", "steincritic.no_such_module", "steincritic..models"])
-def test_a_missing_module_is_told_with_the_way_to_name_a_file(name):
+def test_a_missing_module_is_reported_with_the_way_to_name_a_file(name):
     with pytest.raises(InputError, match=rf"cannot import '{name}' .*name a file as path/to/file\.py:attr"):
         load_object(f"{name}:q")
 
@@ -100,7 +100,7 @@ def test_a_missing_module_is_told_with_the_way_to_name_a_file(name):
     ],
 )
 @pytest.mark.parametrize("as_module", [False, True])
-def test_code_that_raises_is_told_in_one_line(tmp_path, monkeypatch, line, words, as_module):
+def test_code_that_raises_is_reported_in_one_line(tmp_path, monkeypatch, line, words, as_module):
     (tmp_path / "broken_model.py").write_text(line)
     monkeypatch.syspath_prepend(tmp_path)
     place = "broken_model" if as_module else str(tmp_path / "broken_model.py")

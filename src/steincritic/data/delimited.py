@@ -52,7 +52,7 @@ class CsvParser:
                 continue
             line = self._decoded(raw, self.lines - len(lines) + k + 1)
             self._separator = next((mark for mark in _SEPARATORS if mark in line), ",")
-            cells = self._cells([line])[0]
+            cells = self._cells(line)
             header = _is_header(cells)
             names = cells if header else self._commented_names(len(cells))
             self.columns = tuple(name.strip().lstrip("# ") or f"x{j}" for j, name in enumerate(names, 1))
@@ -62,7 +62,7 @@ class CsvParser:
     def _commented_names(self, count: int) -> list[str]:
         """numpy.savetxt writes its header behind a #."""
         line = self._comment.decode("utf-8", "replace").strip().lstrip("# ")
-        cells = self._cells([line])[0] if line else []
+        cells = self._cells(line) if line else []
         return cells if len(cells) == count and _is_header(cells) else [""] * count
 
     def _quickly(self, lines: Sequence[bytes]) -> np.ndarray | None:
@@ -115,9 +115,9 @@ class CsvParser:
     def _reader(self, lines: Sequence[str]) -> Any:  # the class has no public name
         return csv.reader(lines, delimiter=self._separator, skipinitialspace=True)
 
-    def _cells(self, lines: Sequence[str]) -> list[list[str]]:
+    def _cells(self, line: str) -> list[str]:
         try:
-            return list(self._reader(lines))
+            return list(next(self._reader([line])))
         except csv.Error as error:
             raise FileFormatError(f"{self.source} cannot be read as csv: {error}") from None
 

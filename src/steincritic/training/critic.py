@@ -143,9 +143,7 @@ class Critic:
     def _standard_field(self, x: PointsLike) -> Points:
         at = x.x if isinstance(x, ScoredPoints) else as_points(x)
         self._check_dim(at.shape[-1])
-        frame = self.frame
-        standard = (at - frame.location.to(at)) / frame.scale.to(at)
-        return self.fitted.field(standard)[0]
+        return self.fitted.field((at - self.frame.location.to(at)) / self.frame.scale.to(at))[0]
 
     def _scored(self, x: PointsLike) -> ScoredPoints:
         if not isinstance(x, ScoredPoints) and self.model is None:

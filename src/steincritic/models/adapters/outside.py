@@ -32,10 +32,9 @@ def by_numpy(function: Callable[[np.ndarray], Any], x: Tensor) -> Tensor:
 def flat_draws(draws: Any) -> dict[str, np.ndarray]:
     """Named draws as arrays (n, ...): of a mapping, or of ArviZ's InferenceData with its chains joined."""
     if hasattr(draws, "posterior"):
-        posterior = draws.posterior
         return {
             str(name): np.asarray(values.values).reshape(-1, *values.shape[2:])
-            for name, values in posterior.data_vars.items()
+            for name, values in draws.posterior.data_vars.items()
         }
     arrays = {str(name): np.asarray(values) for name, values in draws.items()}
     if any(array.ndim == 0 for array in arrays.values()):
