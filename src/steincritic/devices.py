@@ -1,4 +1,4 @@
-"""Where tensors live: a GPU where there is one, unless told otherwise."""
+"""Where tensors live: a GPU where there is one, unless another device is named."""
 
 import torch
 from torch import Tensor

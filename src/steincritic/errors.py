@@ -1,6 +1,7 @@
 """The few error and warning kinds, and the checks done at the public doors."""
 
 import math
+from collections.abc import Sequence
 
 
 class InputError(ValueError):
@@ -21,6 +22,17 @@ class FileFormatError(InputError):
 
 class DoubtfulWarning(UserWarning):
     """The result stands, but a reader should know why it may be weaker than it looks."""
+
+
+def first_line(error: BaseException) -> str:
+    """What an error of other code says, short enough for a message of ours."""
+    return str(error).splitlines()[0].rstrip(" :.") if str(error) else "no message"
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def check_level(level: float) -> None:

@@ -41,7 +41,7 @@ class Purpose(IntEnum):
 
 @dataclass(frozen=True)
 class Streams:
-    """Counter-based random numbers, one independent stream a bank member."""
+    """Counter-based random numbers, one independent stream per bank member."""
 
     keys: Tensor  # (e,) int64
 
@@ -57,7 +57,7 @@ class Streams:
         return _mix(state[:, None] + _GOLDEN * index)
 
     def permutations(self, step: int | Tensor, n: int) -> Tensor:
-        """(e, n) one random order of n things a member."""
+        """(e, n) one random order of n things per member."""
         return self.bits(Purpose.ORDER, step, n).argsort(dim=-1)
 
     def signs(self, step: int | Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:

@@ -12,7 +12,7 @@ from steincritic.training import Training, fit_bank, fixed
 from steincritic.training import fit as fit_module
 
 K, N, D = 3, 21, 3
-NET = SharedTrunk(MLP(hidden=(7, 5)))
+NET = SharedTrunk(hidden=(7, 5))
 TRUNK, HEAD = ("w1", "b1", "w2", "b2"), ("w3", "b3")
 TRAINING = Training(epochs=2, batch_size=8, learning_rate=1e-2, divergence="gaussian", dtype="float64")
 GROUPS = pytest.mark.parametrize("budget", [2**19, 1], ids=["one group", "a group a member"])

@@ -111,7 +111,7 @@ def test_a_score_on_a_graph_is_cut_from_it():
     assert not score_points(PairModel(lambda x: -weight * x), Q.sample(2)).score.requires_grad
 
 
-def test_an_error_inside_the_model_is_told_with_its_first_line():
+def test_an_error_inside_the_model_is_reported_with_its_first_line():
     def broken(x):
         raise ZeroDivisionError("first\nsecond")
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from reference import Z_MAX, jacobian_trace, z_of_mean
-from steincritic.data import mixture, problem
+from steincritic.data import Frame, Table, mixture, problem
 from steincritic.errors import InputError
 
 NAMES = {"gm-1d": 1, "gm-2d": 2, "gm-10d": 10, "gm-25d": 25, "gm-50d": 50, "gm-50d-easy": 50}
@@ -50,3 +50,11 @@ def test_mean_stein_value_of_the_gap_is_the_fisher_divergence():
 def test_mixtures_without_a_density_are_refused(bad):
     with pytest.raises(InputError, match="need dim"):
         mixture(**bad)
+
+
+def test_data_print_in_one_short_line():
+    pair = problem("gm-2d")
+    assert repr(pair) == "Problem('gm-2d', 2 dimensions)"
+    assert repr(pair.model) == "GaussianMixture(2 components in 2 dimensions)"
+    assert repr(Frame.identity(1)) == "Frame(1 dimension)"
+    assert repr(Table(pair.data.sample(3).numpy(), ("a", "b"))) == "Table(3 rows of 2 columns)"

@@ -181,7 +181,7 @@ def test_a_late_fault_in_a_long_file_is_found(tmp_path):
     assert "('oops' in line 70001)" in refusal(saved(tmp_path, "x.csv", "\n".join(lines)))
 
 
-def test_a_missing_file_is_told_with_those_of_a_near_name(tmp_path):
+def test_a_missing_file_is_reported_with_those_of_a_near_name(tmp_path):
     for name in ("data.csv", "other.npy", "notes.txt"):
         saved(tmp_path, name, "1,2\n")
     assert refusal(tmp_path / "dta.csv").endswith("dta.csv; did you mean data.csv?")
@@ -196,7 +196,7 @@ def test_a_wrong_ending_is_refused(tmp_path):
     assert "it has no ending" in refusal(saved(tmp_path, "x", "1"))
 
 
-def test_a_file_that_may_not_be_read_is_told(tmp_path, monkeypatch):
+def test_a_file_that_may_not_be_read_is_reported(tmp_path, monkeypatch):
     path = saved(tmp_path, "x.csv", "1,2\n")
 
     def refuse(*args, **kwargs):

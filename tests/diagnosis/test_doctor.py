@@ -92,7 +92,7 @@ def test_an_energy_network_in_single_precision_has_the_right_gradient():
     assert "float64 in name only" in detail(checkup, "dtypes")
 
 
-def test_digits_that_float32_cannot_hold_are_told():
+def test_digits_that_float32_cannot_hold_are_reported():
     checkup = doctor(GaussianMixture([[1e4 / 3, -1e4 / 3]], 1e-6), n=N)
     assert found(checkup) == {"dtypes": "warning"} and "test in float64" in detail(checkup, "dtypes")
 
@@ -234,7 +234,7 @@ def test_discrete_columns_are_named(column, status):
     assert found(checkup).get("continuous columns") == status
 
 
-def test_data_outside_the_support_are_told():
+def test_data_outside_the_support_are_reported():
     checkup = doctor(LogDensity(lambda x: x.log().sum(-1) - x.sum(-1)), x=X)
     assert found(checkup)["finite values"] == "failed" and "of 60 rows of x" in detail(
         checkup, "finite values"
@@ -275,7 +275,7 @@ def test_a_row_has_one_score(name):
 NORMALIZED = network(nn.BatchNorm1d(16))
 
 
-def test_batch_normalization_in_training_mode_is_told_in_its_own_words():
+def test_batch_normalization_in_training_mode_is_reported_in_its_own_words():
     checkup = doctor(NORMALIZED, x=X)
     assert found(checkup) == {"shape": "failed"} and "Expected more than 1 value" in detail(checkup, "shape")
 
@@ -363,14 +363,14 @@ def chain(n, seed):
     return x
 
 
-def test_a_slow_chain_is_told_and_its_identity_is_judged_by_what_it_is_worth():
+def test_a_slow_chain_is_reported_and_its_identity_is_judged_by_what_it_is_worth():
     checkup = doctor(PairModel(lambda x: -x, chain), n=N)
     assert found(checkup) == {"independent draws": "warning"}
     worth = int(detail(checkup, "independent draws").split("worth ")[1].split()[0])
     assert 0.5 * N / 19 < worth < 2 * N / 19
 
 
-def test_repeated_draws_are_told():
+def test_repeated_draws_are_reported():
     def repeating(n, seed):
         return Q.sample(n, seed=seed)[torch.randint(0, n, (n,), generator=generator(seed, "again"))]
 

@@ -250,7 +250,7 @@ def test_data_that_cannot_be_learned_from_are_refused():
         fit_energy(energy, X, learning=replace(QUICK, staging=adaptive, held_out=0.0))
 
 
-def test_a_critic_that_knows_its_rows_by_heart_is_told_of():
+def test_a_critic_that_knows_its_rows_by_heart_is_reported():
     noise = torch.randn(100, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     eager = replace(
         QUICK, steps=60, critic_steps=20, critic_learning_rate=0.01, critic=MLP(hidden=(64,)), batch_size=40

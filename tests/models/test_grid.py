@@ -93,9 +93,9 @@ def test_modes_far_sharper_than_the_cells_are_an_error():
     """They were lost, or the draws never came."""
     for sd in (0.001, 0.007):
         grid = GridModel(GaussianMixture([[-5.01], [5.02]], sd**2), low=[-10.0], high=[10.0])
-        with pytest.raises(ModelError, match="256 cells a side are too few"):
+        with pytest.raises(ModelError, match="256 cells per side are too few"):
             grid.sample(200, seed=0)
-        with pytest.raises(ModelError, match="256 cells a side are too few"):
+        with pytest.raises(ModelError, match="256 cells per side are too few"):
             grid.log_prob(torch.zeros(1, 1).double())
     sharp = GridModel(GaussianMixture([[-5.01], [5.02]], 0.001**2), low=[-10.0], high=[10.0])._coarse
     low, high = sharp.support()

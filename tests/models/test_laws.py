@@ -12,7 +12,6 @@ from model_contract import QUICK, TWO, Case, ModelContract, cases, own
 from reference import seeded
 from steincritic import models
 from steincritic.models import (
-    DistributionModel,
     EnergyModel,
     GaussianBernoulliRBM,
     GaussianMixture,
@@ -166,12 +165,6 @@ given, case = cases(CASES)
 
 
 class TestContract(ModelContract):
-    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-    def test_dtype_of_the_log_density_follows_the_points(self, given, dtype):
-        if isinstance(given.model, DistributionModel) and dtype == torch.float32:
-            pytest.xfail("a torch distribution answers in its own precision")
-        super().test_dtype_of_the_log_density_follows_the_points(given, dtype)
-
     def test_score_is_the_gradient_by_automatic_differentiation(self, given):
         x = given.draws[:20].clone().requires_grad_()
         if not (hasattr(given.model, "log_prob") and (log_prob := given.model.log_prob(x)).requires_grad):

@@ -9,7 +9,7 @@ from steincritic.models import LangevinModel, random_rbm
 from steincritic.models.grid import GridModel
 from steincritic.models.perceptron_energy import PerceptronEnergy, first_weights
 from steincritic.models.saved import load_saved, save_model
-from steincritic.models.spec import load_model
+from steincritic.models.spec import load_object
 from steincritic.rng import generator
 
 
@@ -46,7 +46,7 @@ def test_a_saved_model_comes_back(tmp_path, model):
     path = tmp_path / "model.safetensors"
     save_model(model, path)
     x = torch.randn(5, 2, generator=generator(1, "x"), dtype=torch.float64)
-    for again in (load_saved(path), load_model(str(path)), load_model(f"rbm:{path}")):
+    for again in (load_saved(path), load_object(str(path)), load_object(f"rbm:{path}")):
         assert torch.equal(again.score(x), model.score(x)) and torch.equal(
             again.log_prob(x), model.log_prob(x)
         )
@@ -56,19 +56,19 @@ def test_a_saved_model_comes_back(tmp_path, model):
 def test_files_that_are_no_models_are_refused(tmp_path):
     path = tmp_path / "model.safetensors"
     with pytest.raises(InputError, match="no such file"):
-        load_model(str(path))
+        load_object(str(path))
     path.write_bytes(b"junk")
     with pytest.raises(FileFormatError):
-        load_model(str(path))
+        load_object(str(path))
     save_model(energy(), path)
     tensors, about = read_tensors(path)
     for wrong in (about | {"format": "other"}, about | {"kind": "flow"}, about | {"spread": -1.0}):
         write_tensors(path, tensors, wrong)
         with pytest.raises(FileFormatError):
-            load_model(str(path))
+            load_object(str(path))
     write_tensors(path, {"w1": tensors["w1"]}, about)
     with pytest.raises(FileFormatError):
-        load_model(str(path))
+        load_object(str(path))
     with pytest.raises(InputError, match="only GaussianBernoulliRBM"):
         save_model(torch.nn.Identity(), path)
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from steincritic.errors import InputError, ModelError
-from steincritic.models import GaussianMixture
-from steincritic.models.spec import load_attribute, load_model
+from steincritic.models import GaussianMixture, as_model
+from steincritic.models.spec import load_attribute, load_object
 
 CODE = """
 from dataclasses import dataclass
@@ -39,23 +39,23 @@ def test_an_attribute_of_a_module_is_found():
 
 
 def test_an_attribute_of_a_file_is_found(code):
-    assert load_model(f"{code}:normal").dim == 2
+    assert load_object(f"{code}:normal").dim == 2
     x = torch.tensor([[1.0, -2.0]])
-    assert torch.equal(load_model(f"{code}:log_density").score(x), -x)
+    assert torch.equal(as_model(load_object(f"{code}:log_density")).score(x), -x)
 
 
 def test_a_file_replaces_no_module_of_its_name(tmp_path):
     import json
 
     (tmp_path / "json.py").write_text("q = (lambda x: -x, None)")
-    load_model(f"{tmp_path / 'json.py'}:q")
+    load_object(f"{tmp_path / 'json.py'}:q")
     assert sys.modules["json"] is json
 
 
 @pytest.mark.parametrize("place", ["pkg.mod:", ":attr", "nothing", ""])
 def test_a_name_without_both_parts_is_refused(place):
     with pytest.raises(InputError, match=r"a model is named package\.module:attr or file\.py:attr, got"):
-        load_model(place)
+        load_object(place)
 
 
 @pytest.mark.parametrize(
@@ -66,24 +66,24 @@ def test_a_name_without_both_parts_is_refused(place):
         ("zzz", "$"),
     ],
 )
-def test_a_missing_attribute_is_told_with_its_neighbors(code, name, hint):
+def test_a_missing_attribute_is_reported_with_its_neighbors(code, name, hint):
     with pytest.raises(InputError, match=rf"my_models\.py has no attribute '{name}'.*{hint}"):
-        load_model(f"{code}:{name}")
+        load_object(f"{code}:{name}")
 
 
-def test_a_missing_file_is_told_with_its_neighbors(code):
+def test_a_missing_file_is_reported_with_its_neighbors(code):
     with pytest.raises(InputError, match=r"no such model file: .*my_model\.py; did you mean my_models\.py\?"):
-        load_model(f"{code.with_name('my_model.py')}:normal")
+        load_object(f"{code.with_name('my_model.py')}:normal")
     with pytest.raises(InputError, match=r"no such model file: .*zzz\.py$"):
-        load_model(f"{code.with_name('zzz.py')}:normal")
+        load_object(f"{code.with_name('zzz.py')}:normal")
     with pytest.raises(InputError, match="no such model file"):
-        load_model(f"{code.parent / 'nowhere' / 'x.py'}:normal")
+        load_object(f"{code.parent / 'nowhere' / 'x.py'}:normal")
 
 
 @pytest.mark.parametrize("name", ["no_such_package", "steincritic.no_such_module", "steincritic..models"])
-def test_a_missing_module_is_told_with_the_way_to_name_a_file(name):
+def test_a_missing_module_is_reported_with_the_way_to_name_a_file(name):
     with pytest.raises(InputError, match=rf"cannot import '{name}' .*name a file as path/to/file\.py:attr"):
-        load_model(f"{name}:q")
+        load_object(f"{name}:q")
 
 
 @pytest.mark.parametrize(
@@ -100,23 +100,23 @@ def test_a_missing_module_is_told_with_the_way_to_name_a_file(name):
     ],
 )
 @pytest.mark.parametrize("as_module", [False, True])
-def test_code_that_raises_is_told_in_one_line(tmp_path, monkeypatch, line, words, as_module):
+def test_code_that_raises_is_reported_in_one_line(tmp_path, monkeypatch, line, words, as_module):
     (tmp_path / "broken_model.py").write_text(line)
     monkeypatch.syspath_prepend(tmp_path)
     place = "broken_model" if as_module else str(tmp_path / "broken_model.py")
     if as_module and "no_such_package" in line:
         words = "cannot import 'broken_model' .No module named 'no_such_package'"
     with pytest.raises(InputError, match=words) as caught:
-        load_model(f"{place}:q")
+        load_object(f"{place}:q")
     assert "\n" not in str(caught.value)
     assert isinstance(caught.value, ModelError) or as_module
 
 
 def test_an_attribute_that_is_no_model_is_refused(code):
     with pytest.raises(InputError, match="a model must have score"):
-        load_model(f"{code}:number")
+        as_model(load_object(f"{code}:number"))
 
 
 def test_a_class_is_no_model_yet(code):
     with pytest.raises(InputError, match="is a class"):
-        load_model(f"{code}:GaussianMixture")
+        load_object(f"{code}:GaussianMixture")

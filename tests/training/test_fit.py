@@ -263,8 +263,8 @@ def test_the_points_are_left_as_they_were():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"seeds": []}, "one staging a seed"),
-        ({"staging": [fixed(1.0)] * 3}, "one staging a seed"),
+        ({"seeds": []}, "one staging per seed"),
+        ({"staging": [fixed(1.0)] * 3}, "one staging per seed"),
         ({"staging": 0.5}, "staging must be"),
         ({"points": stack([data()] * 3)}, "points for 3 members but 2 seeds"),
         ({"training": settings(selection="monitor")}, "selection by the monitor needs validation"),
@@ -279,3 +279,10 @@ def test_training_that_cannot_be_done_is_refused_before_it_starts(change, words,
     call |= change
     with pytest.raises(InputError, match=words):
         fit_bank(call.pop("points"), **call)
+
+
+def test_trained_critics_print_in_one_short_line():
+    fitted = fit_bank(data(), staging=fixed(1.0), seeds=[0, 1], network=NET, training=TRAINING)
+    assert repr(fitted) == "FittedBank(2 critics, 3 epochs)"
+    assert repr(fitted.snapshots.banks[0]) == "Bank(2 MLP critics)"
+    assert repr(fitted.history) == "History(3 rows of loss, stein, penalty, lam)"

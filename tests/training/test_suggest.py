@@ -81,8 +81,8 @@ def test_auto_staging_trains_with_the_suggestion():
     x = pair.data.sample(60, seed=0)
     training = sc.Training(epochs=3)
     auto = sc.fit_critic(pair.model, x, staging="auto", training=training, callbacks=[])
-    told = sc.suggest_staging(pair.model, x, training=training)
-    by_hand = sc.fit_critic(pair.model, x, staging=told, training=training, callbacks=[])
+    suggested = sc.suggest_staging(pair.model, x, training=training)
+    by_hand = sc.fit_critic(pair.model, x, staging=suggested, training=training, callbacks=[])
     assert torch.equal(auto.witness(x), by_hand.witness(x))
     with pytest.raises(InputError, match="staging must be one of auto"):
         sc.fit_critic(pair.model, x, staging="car", callbacks=[])

@@ -1,21 +1,25 @@
 """A bank: E critics of one architecture with stacked weights, evaluated in one pass."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from steincritic.critics.network import Network, Parameters
-from steincritic.shapes import BankPerPoint, BankPoints
+from steincritic.shapes import BankPerPoint, BankPoints, counted
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Bank:
     """Critics with stacked parameters. One critic is a bank of one."""
 
     network: Network
     parameters: Parameters  # each (e, ...)
+
+    def __repr__(self) -> str:
+        return f"Bank({counted(len(self), type(self.network).__name__ + ' critic')})"
 
     def __len__(self) -> int:
         return next(iter(self.parameters.values())).shape[0]
@@ -37,51 +41,33 @@ class Bank:
 
     def field(self, x: Tensor) -> BankPoints:
         """f at shared points (n, d) or own points (e, n, d)."""
-        x = self._own(x)
-        return _assemble(
-            [
-                [self.network.field(self[members].parameters, x[members, rows]) for rows in row_tiles]
-                for members, row_tiles in self._tiles(x)
-            ]
-        )
+        (f,) = self._by_tiles(lambda *at: (self.network.field(*at),), x)
+        return f
 
     def field_and_divergence(self, x: Tensor, probe: Tensor | None = None) -> tuple[BankPoints, BankPerPoint]:
-        """f and its divergence: exact, or with one probe a point where probes (e, n, d) are given."""
-        x = self._own(x)
-        tiles = [
-            [
-                self.network.field_and_divergence(
-                    self[members].parameters,
-                    x[members, rows],
-                    None if probe is None else probe[members, rows],
-                )
-                for rows in row_tiles
-            ]
-            for members, row_tiles in self._tiles(x)
-        ]
-        return (
-            _assemble([[f for f, _ in row] for row in tiles]),
-            _assemble([[div_f for _, div_f in row] for row in tiles]),
-        )
+        """f and its divergence: exact, or with one probe per point where probes (e, n, d) are given."""
+        others = () if probe is None else (probe,)
+        f, div_f = self._by_tiles(self.network.field_and_divergence, x, *others)
+        return f, div_f
 
     def field_and_parts(self, x: Tensor, blocks: Sequence[slice]) -> tuple[BankPoints, BankPoints]:
         """f, and the exact divergence split over blocks of coordinates, (e, n, k)."""
-        x = self._own(x)
+        f, parts = self._by_tiles(partial(self.network.field_and_parts, blocks=blocks), x)
+        return f, parts
+
+    def _by_tiles(self, function: Callable[..., tuple[Tensor, ...]], *arrays: Tensor) -> Iterator[Tensor]:
+        """A function of parameters and (e, n, d) arrays, tile by tile; its answers, each put together."""
+        x = arrays[0].to(dtype=self.dtype, device=self.device)
+        x = x if x.ndim == 3 else x.expand(len(self), *x.shape)
         tiles = [
             [
-                self.network.field_and_parts(self[members].parameters, x[members, rows], blocks)
+                function(self[members].parameters, *(array[members, rows] for array in (x, *arrays[1:])))
                 for rows in row_tiles
             ]
             for members, row_tiles in self._tiles(x)
         ]
-        return (
-            _assemble([[f for f, _ in row] for row in tiles]),
-            _assemble([[parts for _, parts in row] for row in tiles]),
-        )
-
-    def _own(self, x: Tensor) -> BankPoints:
-        x = x.to(dtype=self.dtype, device=self.device)
-        return x if x.ndim == 3 else x.expand(len(self), *x.shape)
+        for k in range(len(tiles[0][0])):
+            yield torch.cat([torch.cat([tile[k] for tile in row], dim=1) for row in tiles])
 
     def _tiles(self, x: BankPoints) -> list[tuple[slice, list[slice]]]:
         """Blocks of members and rows that keep every intermediate array within the budget."""
@@ -95,7 +81,3 @@ class Bank:
 def tile_budget(device: torch.device) -> int:
     """Numbers in one intermediate array: within a CPU's cache, or enough to fill a GPU."""
     return 2**27 if device.type == "cuda" else 2**19
-
-
-def _assemble(tiles: list[list[Tensor]]) -> Tensor:
-    return torch.cat([torch.cat(row, dim=1) for row in tiles])

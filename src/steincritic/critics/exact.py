@@ -95,30 +95,23 @@ class _TwoLayers:
     def __init__(self, parameters: Parameters, layers: list[_Layer], buffers: Buffers) -> None:
         self._w1, self._w2, self._w3 = (parameters[f"w{k}"] for k in (1, 2, 3))
         self._d1, self._d2 = (layer.first for layer in layers)
-        self._buffers, shape = buffers, tuple(self._w2.shape)
-        self._round = torch.bmm(
-            self._w1.mT, self._w3.mT, out=buffers.take("exact round", shape, self._w2)
-        )  # P
-        self._loops = torch.mul(self._w2, self._round, out=buffers.take("exact loops", shape, self._w2))
-        self._across = buffers.take("exact across", tuple(self._d2.shape), self._d2)
-        torch.bmm(self._d1, self._loops, out=self._across)
+        self._buffers = buffers
+        self._round = torch.bmm(self._w1.mT, self._w3.mT, out=self._take("round", self._w2))  # P
+        self._loops = torch.mul(self._w2, self._round, out=self._take("loops", self._w2))
+        self._across = torch.bmm(self._d1, self._loops, out=self._take("across", self._d2))
         self.value = (self._across * self._d2).sum(-1)
 
     def pull(self, cotangent: Tensor) -> tuple[list[Tensor], Parameters]:
-        weighted = torch.mul(
-            self._d2,
-            cotangent,
-            out=self._buffers.take("exact weighted", tuple(self._d2.shape), self._d2),
-        )
-        of_d1 = self._buffers.take("exact of d1", tuple(self._d1.shape), self._d1)
-        torch.bmm(weighted, self._loops.mT, out=of_d1)
-        shape = tuple(self._w2.shape)
-        of_loops = self._buffers.take("exact of loops", shape, self._w2)
-        torch.bmm(self._d1.mT, weighted, out=of_loops)
-        of_round = torch.mul(of_loops, self._w2, out=self._buffers.take("exact of round", shape, self._w2))
+        weighted = torch.mul(self._d2, cotangent, out=self._take("weighted", self._d2))
+        of_d1 = torch.bmm(weighted, self._loops.mT, out=self._take("of d1", self._d1))
+        of_loops = torch.bmm(self._d1.mT, weighted, out=self._take("of loops", self._w2))
+        of_round = torch.mul(of_loops, self._w2, out=self._take("of round", self._w2))
         weights = {
             "w1": torch.bmm(of_round, self._w3).mT,
             "w2": of_loops.mul_(self._round),
             "w3": torch.bmm(of_round.mT, self._w1.mT),
         }
         return [of_d1, self._across * cotangent], weights
+
+    def _take(self, name: str, like: Tensor) -> Tensor:
+        return self._buffers.take(f"exact {name}", tuple(like.shape), like)

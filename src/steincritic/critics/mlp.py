@@ -27,7 +27,7 @@ class MLP:
     Args:
         hidden: widths of the hidden layers, one or two of them (the divergence has a closed form there).
         activation: "silu" (Swish), "softplus" or "tanh".
-        learnable_slope: one trained slope a hidden unit, as in the paper's released code.
+        learnable_slope: one trained slope per hidden unit, as in the paper's released code.
         start: "random" takes PyTorch's weights and zero biases, as the paper does; "zero" also clears
             the last layer, so that training starts at f = 0.
     """
@@ -122,16 +122,12 @@ class MLP:
         z, slopes = x, []
         for layer in self._layers:
             pre = torch.baddbmm(parameters[f"b{layer}"], z, parameters[f"w{layer}"])
-            z, first = self._activate(pre, parameters.get(f"slope{layer}"))
+            slope = parameters.get(f"slope{layer}")
+            z, first = self._activation.with_first(pre if slope is None else slope * pre)
+            z = z if slope is None else z / slope
             slopes.append(first)
         last = len(self.hidden) + 1
         return torch.baddbmm(parameters[f"b{last}"], z, parameters[f"w{last}"]), slopes
-
-    def _activate(self, pre: Tensor, slope: Tensor | None) -> tuple[Tensor, Tensor]:
-        if slope is None:
-            return self._activation.with_first(pre)
-        value, first = self._activation.with_first(slope * pre)
-        return value / slope, first
 
     def pullback(
         self, parameters: Parameters, x: BankPoints, probe: BankPoints | None, buffers: Buffers

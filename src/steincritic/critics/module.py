@@ -1,13 +1,13 @@
 """Any nn.Module as a critic: stacked copies run through torch.func, the divergence by forward mode."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
 from steincritic.critics.network import Buffers, Parameters, Pullback, autograd_pullback
-from steincritic.errors import InputError
+from steincritic.errors import InputError, first_line
 from steincritic.shapes import BankPerPoint, BankPoints
 from steincritic.stein.divergence import directional
 
@@ -15,7 +15,7 @@ _STATEFUL = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
 
 
 class ModuleNetwork:
-    """Modules of one architecture, one a bank member; each maps (n, d) to (n, d).
+    """Modules of one architecture, one per bank member; each maps (n, d) to (n, d).
 
     The modules are copied, never changed. They must compute every row on its own: dropout and batch
     normalization would make the divergence wrong, so they are refused.
@@ -55,10 +55,9 @@ class ModuleNetwork:
         try:
             f = self.field(one, x)
         except Exception as error:
-            first_line = str(error).splitlines()[0] if str(error) else "no message"
             raise InputError(
                 f"the module must map (n, {dim}) to (n, {dim}); for two points it raised "
-                f"{type(error).__name__}: {first_line}"
+                f"{type(error).__name__}: {first_line(error)}"
             ) from error
         if f.shape != (1, 2, dim):
             raise InputError(
@@ -77,29 +76,31 @@ class ModuleNetwork:
         return result
 
     def field(self, parameters: Parameters, x: BankPoints) -> BankPoints:
-        return vmap(self._call)(parameters, x.expand(self._members(parameters), *x.shape[1:]))
+        return vmap(self._call)(parameters, _expanded(parameters, x))
 
     def field_and_divergence(
         self, parameters: Parameters, x: BankPoints, probe: BankPoints | None = None
     ) -> tuple[BankPoints, BankPerPoint]:
-        x = x.expand(self._members(parameters), *x.shape[1:]).contiguous()  # duals need memory of their own
+        x = _expanded(parameters, x).contiguous()  # duals need memory of their own
         if probe is not None:
             return vmap(self._probed)(parameters, x, probe)
-        basis = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
         total = torch.zeros((), dtype=x.dtype, device=x.device)
-        for direction in basis:  # one tangent at a time keeps the memory of a forward pass
-            f, part = vmap(self._probed)(parameters, x, direction.expand_as(x))
-            total = total + part
+        for value, part in self._along_axes(parameters, x):
+            f, total = value, total + part
         return f, total
 
     def field_and_parts(
         self, parameters: Parameters, x: BankPoints, blocks: Sequence[slice]
     ) -> tuple[BankPoints, BankPoints]:
-        x = x.expand(self._members(parameters), *x.shape[1:]).contiguous()
-        basis = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
-        diagonal = [vmap(self._probed)(parameters, x, direction.expand_as(x))[1] for direction in basis]
+        x = _expanded(parameters, x).contiguous()
+        diagonal = [part for _, part in self._along_axes(parameters, x)]
         parts = [torch.stack(diagonal[block]).sum(0) for block in blocks]
         return self.field(parameters, x), torch.stack(parts, dim=-1)
+
+    def _along_axes(self, parameters: Parameters, x: BankPoints) -> Iterator[tuple[Tensor, Tensor]]:
+        """f and ∂f_j/∂x_j for each j; one tangent at a time keeps the memory of a forward pass."""
+        for direction in torch.eye(x.shape[-1], dtype=x.dtype, device=x.device):
+            yield vmap(self._probed)(parameters, x, direction.expand_as(x))
 
     def _probed(self, member: Parameters, x: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
         f, tangent = directional(lambda y: self._call(member, y), x, z)
@@ -110,6 +111,7 @@ class ModuleNetwork:
     ) -> tuple[BankPoints, BankPerPoint, Pullback]:
         return autograd_pullback(self, parameters, x, probe)
 
-    @staticmethod
-    def _members(parameters: Parameters) -> int:
-        return next(iter(parameters.values())).shape[0]
+
+def _expanded(parameters: Parameters, x: BankPoints) -> BankPoints:
+    """Points of every member, where they share one set."""
+    return x.expand(len(next(iter(parameters.values()))), *x.shape[1:])

@@ -26,10 +26,10 @@ class Buffers:
 
 
 class Network(Protocol):
-    """A family of vector fields. Points are (e, n, d): own points a member, or one set expanded."""
+    """A family of vector fields. Points are (e, n, d): own points per member, or one set expanded."""
 
     def init(self, dim: int, seeds: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Parameters:
-        """One member a seed; a member depends on its own seed alone."""
+        """One member per seed; a member depends on its own seed alone."""
         ...
 
     def field(self, parameters: Parameters, x: BankPoints) -> BankPoints: ...

@@ -6,17 +6,16 @@ K critics of K models on the same data learn their features h together.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
 from steincritic.critics.mlp import MLP
-from steincritic.critics.network import Buffers, Parameters, Pullback
-from steincritic.shapes import BankPerPoint, BankPoints
+from steincritic.critics.network import Parameters
 
 
-@dataclass(frozen=True)
-class SharedTrunk:
+@dataclass(frozen=True, kw_only=True)
+class SharedTrunk(MLP):
     """Perceptrons that share their hidden layers.
 
     Every member keeps a copy of the trunk, so a bank of them is evaluated and cut like any other. The
@@ -24,36 +23,13 @@ class SharedTrunk:
     is the sum of the members' losses in one trunk and K heads.
     """
 
-    network: MLP = field(default_factory=MLP)
-
     def init(self, dim: int, seeds: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Parameters:
         """The trunk of the first seed, the heads of each member's own."""
-        parameters = self.network.init(dim, seeds, dtype=dtype, device=device)
+        parameters = super().init(dim, seeds, dtype=dtype, device=device)
         for name in self.shared(parameters):
             parameters[name][1:] = parameters[name][:1]
         return parameters
 
     def shared(self, parameters: Parameters) -> Sequence[str]:
-        last = len(self.network.hidden) + 1
+        last = len(self.hidden) + 1
         return [name for name in parameters if name not in (f"w{last}", f"b{last}")]
-
-    def widest(self, parameters: Parameters) -> int:
-        return self.network.widest(parameters)
-
-    def field(self, parameters: Parameters, x: BankPoints) -> BankPoints:
-        return self.network.field(parameters, x)
-
-    def field_and_divergence(
-        self, parameters: Parameters, x: BankPoints, probe: BankPoints | None = None
-    ) -> tuple[BankPoints, BankPerPoint]:
-        return self.network.field_and_divergence(parameters, x, probe)
-
-    def field_and_parts(
-        self, parameters: Parameters, x: BankPoints, blocks: Sequence[slice]
-    ) -> tuple[BankPoints, BankPoints]:
-        return self.network.field_and_parts(parameters, x, blocks)
-
-    def pullback(
-        self, parameters: Parameters, x: BankPoints, probe: BankPoints | None, buffers: Buffers
-    ) -> tuple[BankPoints, BankPerPoint, Pullback]:
-        return self.network.pullback(parameters, x, probe, buffers)

@@ -24,7 +24,7 @@ ArrayLike: TypeAlias = Tensor | np.ndarray | DataFrame | Sequence[Sequence[float
 
 
 def as_points(x: ArrayLike, *, name: str = "x", dim: int | None = None) -> Points:
-    """Accept a tensor, array, data frame, nested list or file path; refuse what is no sample of vectors."""
+    """Accept a tensor, array, data frame, nested list or file path; refuse what is not (n, d) floats."""
     if isinstance(x, str | Path):
         x = read_points(x)
     tensor = as_float_tensor(x, name=name)
@@ -48,7 +48,7 @@ def check_finite(x: Points, *, name: str) -> None:
 
 
 def read_points(path: str | Path) -> np.ndarray:
-    """The numbers of a file, as `read_table` reads it, NaN and all."""
+    """The numbers of a file, as `read_table` reads it, but with NaN."""
     return load_table(path).x
 
 

@@ -9,14 +9,14 @@ from typing import IO, Any
 
 import numpy as np
 
-from steincritic.errors import FileFormatError, InputError
+from steincritic.errors import FileFormatError, InputError, listed
 
 Block = tuple[np.ndarray, tuple[str, ...]]  # (k, d) values and the names of the columns
 _SHOWN = 5
 
 
 def check_shape(shape: tuple[int, ...], *, name: str, pass_on: str = "pass") -> None:
-    """Is this the shape of a sample of vectors?"""
+    """Raise unless the shape is (n, d) with at least one row and one column."""
     if len(shape) == 1:
         raise InputError(f"{name} must have shape (n, d), got {shape}; for n numbers {pass_on} x[:, None]")
     if len(shape) != 2 or min(shape) < 1:
@@ -31,7 +31,7 @@ def wrong_dtype(name: str, dtype: object, *, pass_on: str = "pass") -> str:
 
 
 def native(dtype: np.dtype[Any]) -> type[np.floating[Any]]:
-    """The float of this machine that stands for any other: half, long or of swapped bytes."""
+    """float32 or float64, for floats of any other width or byte order."""
     return np.float32 if dtype.itemsize <= 4 else np.float64
 
 
@@ -111,13 +111,13 @@ def _header(path: Path, file: IO[bytes], size: int) -> tuple[tuple[int, int], bo
         raise InputError(wrong_dtype(path.name, dtype, pass_on="save"))
     check_shape(shape, name=path.name, pass_on="save")
     missing = math.prod(shape) * dtype.itemsize + file.tell() - size
-    if missing > 0:  # asked before any memory is
+    if missing > 0:  # checked before memory is allocated
         raise FileFormatError(f"{path} is cut off: {missing} bytes are missing; write it again")
     return (shape[0], shape[1]), by_column, dtype
 
 
 def _exactly(path: Path, file: IO[bytes], size: int) -> bytearray:
-    data = bytearray(size)  # one that may be written to, as tensors like to share it
+    data = bytearray(size)  # writable, so that tensors can share it
     view, done = memoryview(data), 0
     while done < size:
         got = file.readinto(view[done:])  # type: ignore[attr-defined]
@@ -146,14 +146,13 @@ def _check_numeric(path: Path, file: Any, columns: list[Any]) -> None:
         raise FileFormatError(f"{path} must hold rows of numbers, it has no rows or no columns")
     if wrong:
         first = next(file.iter_batches(batch_size=1, columns=[field.name for field in wrong[:_SHOWN]]))
-        shown = ", ".join(
+        shown = [
             f"{field.name} ({field.type}, such as {str(first.column(k)[0])[:30]!r})"
             for k, field in enumerate(wrong[:_SHOWN])
-        )
-        more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+        ] + [field.name for field in wrong[_SHOWN:]]
         raise FileFormatError(
             f"{path} must hold numbers, got other kinds in {'columns' if len(wrong) > 1 else 'column'} "
-            f"{shown}{more}; drop them or encode them as numbers"
+            f"{listed(shown, _SHOWN)}; drop them or encode them as numbers"
         )
 
 

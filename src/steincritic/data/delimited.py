@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from steincritic.errors import FileFormatError
+from steincritic.errors import FileFormatError, listed
 
-_SEPARATORS = ("\t", ";", ",")
+_SEPARATORS = {"\t": "tabs", ";": "semicolons", ",": "commas"}
 _MISSING = {"", "na", "n/a", "null", "none"}  # besides nan, which is a number to float()
 _SHOWN = 5  # columns that a message names
 
@@ -52,16 +52,17 @@ class CsvParser:
                 continue
             line = self._decoded(raw, self.lines - len(lines) + k + 1)
             self._separator = next((mark for mark in _SEPARATORS if mark in line), ",")
-            cells = self._cells([line])[0]
+            cells = self._cells(line)
             header = _is_header(cells)
-            self.columns = _names(cells if header else self._commented_names(len(cells)))
+            names = cells if header else self._commented_names(len(cells))
+            self.columns = tuple(name.strip().lstrip("# ") or f"x{j}" for j, name in enumerate(names, 1))
             return k + header
         return len(lines)
 
     def _commented_names(self, count: int) -> list[str]:
         """numpy.savetxt writes its header behind a #."""
         line = self._comment.decode("utf-8", "replace").strip().lstrip("# ")
-        cells = self._cells([line])[0] if line else []
+        cells = self._cells(line) if line else []
         return cells if len(cells) == count and _is_header(cells) else [""] * count
 
     def _quickly(self, lines: Sequence[bytes]) -> np.ndarray | None:
@@ -98,26 +99,25 @@ class CsvParser:
     def _text(self, found: dict[int, tuple[str, int]]) -> str:
         shown = [
             f"{self.columns[j]} ({_short(cell)} in line {number})"
-            for j, (cell, number) in sorted(found.items())[:_SHOWN]
+            for j, (cell, number) in sorted(found.items())
         ]
-        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
         kind, way_out = _kind(next(iter(found.values()))[0])
         columns = "columns" if len(found) > 1 else "column"
-        return f"{self.source} must hold numbers, got {kind} in {columns} {', '.join(shown)}{more}; {way_out}"
+        return f"{self.source} must hold numbers, got {kind} in {columns} {listed(shown, _SHOWN)}; {way_out}"
 
     def _ragged(self, number: int, count: int) -> str:
         cells = "cell" if count == 1 else "cells"
         return (
             f"{self.source} has {count} {cells} in line {number} but {len(self.columns)} columns; give "
-            f"every line {len(self.columns)} cells, separated by {_mark(self._separator)}"
+            f"every line {len(self.columns)} cells, separated by {_SEPARATORS[self._separator]}"
         )
 
     def _reader(self, lines: Sequence[str]) -> Any:  # the class has no public name
         return csv.reader(lines, delimiter=self._separator, skipinitialspace=True)
 
-    def _cells(self, lines: Sequence[str]) -> list[list[str]]:
+    def _cells(self, line: str) -> list[str]:
         try:
-            return list(self._reader(lines))
+            return list(next(self._reader([line])))
         except csv.Error as error:
             raise FileFormatError(f"{self.source} cannot be read as csv: {error}") from None
 
@@ -139,10 +139,6 @@ def _is_header(cells: Sequence[str]) -> bool:
     """Are these names? A whole number may be one (a year), a measurement such as 1.5 may not."""
     numbers = [cell for cell in cells if _number(cell) is not None]
     return len(numbers) < len(cells) and all(cell.strip().isdigit() or not cell.strip() for cell in numbers)
-
-
-def _names(cells: Sequence[str]) -> tuple[str, ...]:
-    return tuple(cell.strip().lstrip("# ") or f"x{j}" for j, cell in enumerate(cells, 1))
 
 
 def _number(cell: str) -> float | None:
@@ -171,7 +167,3 @@ def _kind(cell: str) -> tuple[str, str]:
 
 def _short(cell: str) -> str:
     return repr(cell if len(cell) <= 30 else cell[:27] + "...")
-
-
-def _mark(separator: str) -> str:
-    return {",": "commas", ";": "semicolons", "\t": "tabs"}[separator]

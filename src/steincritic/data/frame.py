@@ -8,11 +8,12 @@ from torch import Tensor
 from steincritic.data.points import ScoredPoints, sample_points
 from steincritic.models.base import Model, SamplingModel
 from steincritic.rng import derive
+from steincritic.shapes import counted
 
 _DRAWS = 2000  # of the model, for its location and scale
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Frame:
     """Per-coordinate location and scale: y = (x - location) / scale.
 
@@ -34,6 +35,9 @@ class Frame:
         location = x.mean(-2, keepdim=stacked)
         scale = x.std(-2, keepdim=stacked) if x.shape[-2] > 1 else torch.zeros_like(location)
         return cls(location, torch.where(scale > 0, scale, torch.ones_like(scale)))
+
+    def __repr__(self) -> str:
+        return f"Frame({counted(self.scale.shape[-1], 'dimension')})"
 
     def enter(self, points: ScoredPoints) -> ScoredPoints:
         location, scale = self.location.to(points.x), self.scale.to(points.x)

@@ -1,4 +1,4 @@
-"""ScoredPoints, the currency of the library: points with the model's score at them."""
+"""ScoredPoints: points with the model's score at them, on which the whole library works."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from steincritic.data.arrays import ArrayLike, as_float_tensor, as_points, check_finite
 from steincritic.devices import DeviceLike, resolve_device
-from steincritic.errors import InputError, ModelError
+from steincritic.errors import InputError, ModelError, first_line
 from steincritic.models.base import Model, ModelLike, SamplingModel, as_model, dimension
 from steincritic.rng import generator
 
@@ -45,7 +45,7 @@ class ScoredPoints:
     def dim(self) -> int:
         return self.x.shape[-1]
 
-    def __getitem__(self, rows: Any) -> "ScoredPoints":
+    def __getitem__(self, rows: slice | Tensor | Sequence[int]) -> "ScoredPoints":
         """Rows of every set: a slice, a mask or an index tensor over the point axis."""
         return ScoredPoints(self.x[..., rows, :], self.score[..., rows, :])
 
@@ -54,7 +54,7 @@ class ScoredPoints:
         return f"ScoredPoints({sets}{len(self)} points in {self.dim} dimensions)"
 
     def to(self, *args: Any, **kwargs: Any) -> "ScoredPoints":
-        return self._map(lambda t: t.to(*args, **kwargs))
+        return self.map(lambda t: t.to(*args, **kwargs))
 
     @staticmethod
     def stack(sets: Sequence["ScoredPoints"]) -> "ScoredPoints":
@@ -68,15 +68,15 @@ class ScoredPoints:
 
     def alone(self) -> "ScoredPoints":
         """One dataset as a stack of one, (1, n, d)."""
-        return self._map(lambda t: t[None])
+        return self.map(lambda t: t[None])
 
     def cut(self, n: int) -> "ScoredPoints":
         """(r n, d) as a stack of r datasets of n points each."""
-        return self._map(lambda t: t.view(-1, n, t.shape[-1]))
+        return self.map(lambda t: t.view(-1, n, t.shape[-1]))
 
     def sets(self, index: slice | Tensor) -> "ScoredPoints":
         """Some datasets of a stack, as a stack."""
-        return self._map(lambda t: t[index])
+        return self.map(lambda t: t[index])
 
     def each(self) -> Iterator["ScoredPoints"]:
         """The datasets of a stack, one by one."""
@@ -84,13 +84,14 @@ class ScoredPoints:
 
     def expand(self, count: int) -> "ScoredPoints":
         """A stack of `count` datasets: those of a stack, or one dataset shared by all, without a copy."""
-        return self._map(lambda t: t.expand(count, *t.shape[-2:]))
+        return self.map(lambda t: t.expand(count, *t.shape[-2:]))
 
     def repeat(self, times: int) -> "ScoredPoints":
         """A stack over and over: all its datasets, then all of them again."""
-        return self._map(lambda t: t.repeat(times, 1, 1))
+        return self.map(lambda t: t.repeat(times, 1, 1))
 
-    def _map(self, change: Callable[[Tensor], Tensor]) -> "ScoredPoints":
+    def map(self, change: Callable[[Tensor], Tensor]) -> "ScoredPoints":
+        """The same change of both arrays."""
         return ScoredPoints(change(self.x), change(self.score))
 
     def shuffled(self, *, seed: int) -> "ScoredPoints":
@@ -123,7 +124,7 @@ PointsLike: TypeAlias = ScoredPoints | ArrayLike  # what a user may pass as data
 def model_and_points(
     model: ModelLike | None, x: PointsLike, *, device: DeviceLike = None, name: str = "x"
 ) -> tuple[Model | None, ScoredPoints]:
-    """The door of every public function: the model adapted once, the data scored once, on one device.
+    """Adapt the model and score the data, once and on one device; every public function starts here.
 
     The model may be None where x is scored already.
     """
@@ -149,12 +150,7 @@ def scored(model: ModelLike | None, x: PointsLike, *, name: str = "x") -> Scored
 
 
 def score_points(model: Model, x: Tensor, *, name: str = "x") -> ScoredPoints:
-    score = _asked(lambda: model.score(x), f"model.score({name} of shape {tuple(x.shape)})")
-    if score.shape != x.shape:
-        raise ModelError(
-            f"model.score must return the shape of its argument, {tuple(x.shape)}; got {tuple(score.shape)}"
-        )
-    return ScoredPoints(x.detach(), score.detach().to(x))
+    return ScoredPoints(x.detach(), checked_score(model, x, name=name).to(x))
 
 
 def fold_sets(datasets: ScoredPoints, count: int) -> tuple[ScoredPoints, ScoredPoints]:
@@ -171,7 +167,7 @@ def fold_sets(datasets: ScoredPoints, count: int) -> tuple[ScoredPoints, ScoredP
 
     def gathered(index: Tensor) -> ScoredPoints:
         index = index.to(datasets.x.device)
-        return datasets._map(lambda t: t[:, index].flatten(0, 1))
+        return datasets.map(lambda t: t[:, index].flatten(0, 1))
 
     return gathered(trained), gathered(tested)
 
@@ -183,26 +179,40 @@ def sample_points(model: Model | None, n: int, *, seed: int, like: Tensor | None
             "this needs draws from the model, which has no sample(n, seed=0); pass a (score, sample) pair "
             "or use a method that works without draws"
         )
-    x = _asked(lambda: model.sample(n, seed=seed), f"model.sample({n})").detach()
-    dim = dimension(model) if like is None else like.shape[-1]
-    if x.ndim != 2 or len(x) != n or (dim is not None and x.shape[1] != dim):
-        raise ModelError(f"model.sample({n}) must return shape ({n}, {dim or 'd'}), got {tuple(x.shape)}")
+    x = checked_draws(model, n, seed, dim=dimension(model) if like is None else like.shape[-1])
     check_finite(x, name="model.sample(n)")
     points = score_points(model, x if like is None else x.to(like), name="the model's own draws")
     check_finite(points.score, name="the score at the model's own draws")
     return points
 
 
-def _asked(question: Callable[[], Any], name: str) -> Tensor:
-    """What a model answers, as a tensor; whatever goes wrong inside it is a ModelError."""
+def checked_score(model: Model, x: Tensor, *, name: str = "x") -> Tensor:
+    """The score as the model gives it, in whatever dtype, if it has the shape of the points."""
+    score = answer(lambda: model.score(x), f"model.score({name} of shape {tuple(x.shape)})")
+    if score.shape != x.shape:
+        raise ModelError(
+            f"model.score must return the shape of its argument, {tuple(x.shape)}; got {tuple(score.shape)}"
+        )
+    return score
+
+
+def checked_draws(model: SamplingModel, n: int, seed: int, *, dim: int | None) -> Tensor:
+    """Draws as the model gives them, if they have the shape that was asked for."""
+    x = answer(lambda: model.sample(n, seed=seed), f"model.sample({n})")
+    if x.ndim != 2 or len(x) != n or (dim is not None and x.shape[1] != dim):
+        raise ModelError(f"model.sample({n}) must return shape ({n}, {dim or 'd'}), got {tuple(x.shape)}")
+    return x
+
+
+def answer(question: Callable[[], ArrayLike], name: str) -> Tensor:
+    """What a model answers, as a detached tensor; whatever goes wrong inside it is a ModelError."""
     try:
-        answer = question()
+        answered = question()
     except ModelError:
         raise
     except Exception as error:
-        first_line = str(error).splitlines()[0] if str(error) else "no message"
-        raise ModelError(f"{name} raised {type(error).__name__}: {first_line}") from error
+        raise ModelError(f"{name} raised {type(error).__name__}: {first_line(error)}") from error
     try:
-        return as_float_tensor(answer, name=name)
+        return as_float_tensor(answered, name=name).detach()
     except InputError as error:
         raise ModelError(str(error)) from None

@@ -8,16 +8,19 @@ from torch import Tensor
 
 from steincritic.errors import InputError, check_choice
 from steincritic.models.mixture import GaussianMixture
-from steincritic.shapes import PerPoint, Points
+from steincritic.shapes import PerPoint, Points, counted
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Problem:
     """A model q and the law p of the data that it is tested on."""
 
     name: str
     data: GaussianMixture  # p
     model: GaussianMixture  # q
+
+    def __repr__(self) -> str:
+        return f"Problem({self.name!r}, {counted(self.dim, 'dimension')})"
 
     @property
     def dim(self) -> int:

@@ -14,12 +14,13 @@ import numpy as np
 from steincritic.data.binary import Block, numpy_blocks, numpy_rows, parquet_blocks, parquet_rows
 from steincritic.data.delimited import CsvParser
 from steincritic.errors import FileFormatError, InputError, check_count
+from steincritic.shapes import counted
 
 STDIN = "-"
 _SAMPLE = 2**16  # bytes of a csv file by which its rows are estimated
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Chunk:
     """Some consecutive rows of a table, all finite."""
 
@@ -27,6 +28,9 @@ class Chunk:
     columns: tuple[str, ...]
     rows: np.ndarray  # (k,) their numbers in the whole table, from 0
     dropped: int = 0  # rows left out between these
+
+    def __repr__(self) -> str:
+        return f"Chunk({counted(len(self.x), 'row')} of {counted(len(self.columns), 'column')})"
 
 
 def read_chunks(source: str | Path, *, rows: int = 100_000, drop_nan: bool = False) -> Iterator[Chunk]:
@@ -36,8 +40,9 @@ def read_chunks(source: str | Path, *, rows: int = 100_000, drop_nan: bool = Fal
     error that names the first, or are left out. Nothing is unpickled.
     """
     check_count(rows, name="rows")
-    blocks = _stdin_blocks(rows) if str(source) == STDIN else file_blocks(source, rows)
-    return _chunks(blocks, "standard input" if str(source) == STDIN else str(source), drop_nan)
+    if str(source) == STDIN:
+        return _chunks(_text_blocks(sys.stdin.buffer, "standard input", rows), "standard input", drop_nan)
+    return _chunks(file_blocks(source, rows), str(source), drop_nan)
 
 
 def estimated_rows(source: str | Path) -> int:
@@ -46,14 +51,14 @@ def estimated_rows(source: str | Path) -> int:
         return 0
     path = checked_path(source)
     with reading(path):
-        return _COUNTERS[path.suffix.lower()](path)
+        return _KINDS[path.suffix.lower()][1](path)
 
 
 def file_blocks(path: str | Path, rows: int) -> Iterator[Block]:
     """Blocks of floats of a file, of at least one row each and one in all; they may hold NaN."""
     path = checked_path(path)
     with reading(path):
-        yield from _READERS[path.suffix.lower()](path, rows)
+        yield from _KINDS[path.suffix.lower()][0](path, rows)
 
 
 def checked_path(path: str | Path) -> Path:
@@ -61,10 +66,10 @@ def checked_path(path: str | Path) -> Path:
     path = Path(path)
     if not path.is_file():
         raise InputError(missing_file(path))
-    if path.suffix.lower() not in _READERS:
+    if path.suffix.lower() not in _KINDS:
         came = f"got {path.suffix}" if path.suffix else "it has no ending"
         raise FileFormatError(
-            f"{path} must end in one of {', '.join(_READERS)}, {came}; text with commas, semicolons or tabs "
+            f"{path} must end in one of {', '.join(_KINDS)}, {came}; text with commas, semicolons or tabs "
             "can be renamed to .csv"
         )
     return path
@@ -112,10 +117,6 @@ def _csv_blocks(path: Path, rows: int) -> Iterator[Block]:
         yield from _text_blocks(file, str(path), rows)
 
 
-def _stdin_blocks(rows: int) -> Iterator[Block]:
-    return _text_blocks(sys.stdin.buffer, "standard input", rows)
-
-
 def _text_blocks(file: IO[bytes], source: str, rows: int) -> Iterator[Block]:
     parser = CsvParser(source)
     while lines := list(islice(file, rows)):
@@ -125,7 +126,7 @@ def _text_blocks(file: IO[bytes], source: str, rows: int) -> Iterator[Block]:
 
 
 def check_rows(parser: CsvParser) -> None:
-    """Were there any rows?"""
+    """Raise if there were none."""
     if parser.rows == 0:
         came = f"only the header {', '.join(parser.columns)}" if parser.columns else "nothing"
         raise FileFormatError(f"{parser.source} must hold rows of numbers, it holds {came}")
@@ -143,20 +144,14 @@ def missing_file(path: Path) -> str:
         return f"no such data file: {path} is a folder; name a file in it"
     if not path.parent.is_dir():
         return f"no such data file: {path}; there is no folder {path.parent}"
-    names = [p.name for p in path.parent.iterdir() if p.suffix.lower() in _READERS]
+    names = [p.name for p in path.parent.iterdir() if p.suffix.lower() in _KINDS]
     near = [n for n in names if Path(n).stem == path.stem] or difflib.get_close_matches(path.name, names)
     return f"no such data file: {path}" + (f"; did you mean {', '.join(near)}?" if near else "")
 
 
-_READERS: dict[str, Callable[[Path, int], Iterator[Block]]] = {
-    ".npy": numpy_blocks,
-    ".npz": numpy_blocks,
-    ".csv": _csv_blocks,
-    ".parquet": parquet_blocks,
-}
-_COUNTERS: dict[str, Callable[[Path], int]] = {
-    ".npy": numpy_rows,
-    ".npz": numpy_rows,
-    ".csv": _csv_rows,
-    ".parquet": parquet_rows,
+_KINDS: dict[str, tuple[Callable[[Path, int], Iterator[Block]], Callable[[Path], int]]] = {  # read, count
+    ".npy": (numpy_blocks, numpy_rows),
+    ".npz": (numpy_blocks, numpy_rows),
+    ".csv": (_csv_blocks, _csv_rows),
+    ".parquet": (parquet_blocks, parquet_rows),
 }

@@ -7,18 +7,22 @@ import numpy as np
 
 from steincritic.data.stream import bad_rows, checked_path, file_blocks
 from steincritic.errors import InputError
+from steincritic.shapes import counted
 
 _BLOCK = 2**16  # rows of csv and parquet read at a time
 _WHOLE = 2**62
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Table:
     """A sample with the names of its coordinates."""
 
     x: np.ndarray  # (n, d) floats
     columns: tuple[str, ...]  # of a csv header or a parquet schema, else x1, x2, ...
     dropped: int = 0  # rows left out because of NaN or infinite values
+
+    def __repr__(self) -> str:
+        return f"Table({counted(len(self.x), 'row')} of {counted(len(self.columns), 'column')})"
 
 
 def read_table(path: str | Path, *, drop_nan: bool = False) -> Table:
@@ -45,7 +49,7 @@ def read_table(path: str | Path, *, drop_nan: bool = False) -> Table:
 
 
 def load_table(path: str | Path) -> Table:
-    """The table as it is in the file, NaN and all."""
+    """The table as it is in the file, NaN included."""
     path = checked_path(path)
     rows = _WHOLE if path.suffix.lower() in (".npy", ".npz") else _BLOCK
     blocks = list(file_blocks(path, rows))

@@ -21,7 +21,7 @@ _TABLES = (".npy", ".npz", ".parquet")
 
 
 class TailReader:
-    """Rows in their order, as many as are asked for; waits for them where it may.
+    """Rows in order, as many as asked for; it waits for them where it may.
 
     Args:
         source: a csv file, or "-" for standard input, which is waited for until it is closed.

@@ -27,7 +27,7 @@ from steincritic.models.base import SamplingModel
 from steincritic.models.perceptron_energy import PerceptronEnergy
 from steincritic.models.rbm import GaussianBernoulliRBM
 from steincritic.shapes import Points
-from steincritic.training.history import History
+from steincritic.training.fitted import History
 from steincritic.training.progress import Callback
 
 _BY_HEART = 0.5  # of the largest divergence found: more between trained and held-out rows is no noise
@@ -75,7 +75,7 @@ def fit_energy(
         x: (n, d) data: tensor, array, frame or file path.
         learning: by default settings that suit the model: FOR_PERCEPTRONS, or else Learning().
         seed: decides the first weights, the batches and the probes.
-        device: that of x, unless told otherwise.
+        device: that of x, unless another is named.
         callbacks: called as (step, steps, row) with each row of the history; may raise to stop.
         observers: called as (step, model) at the same times, to look at the model or draw from it.
         checkpoint: a file to resume from if it is there and to keep up to date; it must stem from the

@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -170,7 +170,7 @@ class ModuleFamily:
         return LangevinModel(EnergyModel(energy.requires_grad_(False)), dim=self._dim)
 
 
-def as_learnable(model: Any, x: Points, seed: int) -> Learnable:
+def as_learnable(model: object, x: Points, seed: int) -> Learnable:
     """What learning needs of a start: a machine, an energy, settings of one, or an energy module."""
     if isinstance(model, EnergyMLP):
         model = model.begin(x, seed)

@@ -17,7 +17,7 @@ from steincritic.models.base import SamplingModel
 from steincritic.rng import Streams, derive, generator
 from steincritic.shapes import BankPoints, Points
 from steincritic.training.checkpoint import digest_of, moments, restore_moments
-from steincritic.training.history import History
+from steincritic.training.fitted import History
 from steincritic.training.objective import Loss, loss_cotangents, loss_of
 from steincritic.training.progress import Callback
 from steincritic.training.replay import Replayed
@@ -31,12 +31,7 @@ class Run:
     """The state of one learning: everything that changes lives here."""
 
     def __init__(
-        self,
-        family: Learnable,
-        x: Points,
-        config: Learning,
-        seed: int,
-        checkpoint: LearningCheckpoint | None,
+        self, family: Learnable, x: Points, config: Learning, seed: int, checkpoint: LearningCheckpoint | None
     ) -> None:
         self.family, self.config, self.seed, self.checkpoint = family, config, seed, checkpoint
         y = (x - family.location.to(x)) / family.scale.to(x)

@@ -25,7 +25,7 @@ class Learning:
             0 for the last parameters themselves.
         staging: λ. Its stages are counted in steps of the model; `every=None` is one pass over the data.
         critic: the network.
-        divergence: of the critic in training: "exact", or one "gaussian" or "rademacher" probe a point.
+        divergence: of the critic in training: "exact", or one "gaussian" or "rademacher" probe per point.
         held_out: share of the rows that is only measured on.
         log_every: steps between two rows of the history, two calls of the callbacks, two checkpoints.
         dtype: "float32" or "float64".

@@ -4,13 +4,11 @@ Batches and probes are counted, not carried (see `rng.Streams`), so the paramete
 their average, Adam's moments, the stage of λ and the history are the whole state.
 """
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 import torch
-from torch import Tensor
 
-from steincritic.training.checkpoint import StateFile, flattened
+from steincritic.training.checkpoint import Parts, StateFile, flattened, in_parts
 from steincritic.training.staging import Stage
 
 
@@ -20,7 +18,7 @@ class State:
 
     step: int  # steps done
     stage: Stage
-    parts: Mapping[str, Mapping[str, Tensor]]
+    parts: Parts
 
 
 class LearningCheckpoint(StateFile):
@@ -33,11 +31,7 @@ class LearningCheckpoint(StateFile):
         if found is None:
             return None
         tensors, about = found
-        parts: dict[str, dict[str, Tensor]] = {}
-        for name, value in tensors.items():
-            part, _, rest = name.partition("/")
-            parts.setdefault(part, {})[rest] = value
-        return State(int(about["step"]), Stage(**about["stage"]), parts)
+        return State(int(about["step"]), Stage(**about["stage"]), in_parts(tensors))
 
     def save(self, identity: str, state: State, *, last: bool) -> None:
         if self.is_due or last:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from steincritic.errors import InputError
-from steincritic.shapes import PerPoint, Points
+from steincritic.shapes import PerPoint, Points, counted
 
 
 @runtime_checkable
@@ -58,9 +58,21 @@ class ConstrainedModel(Model, Protocol):
     def unconstrain(self, draws: Any) -> Points: ...
 
 
+class Described:
+    """The one-line description that models share: their kind, what there is to say, their dimensions."""
+
+    def __repr__(self) -> str:
+        dim = getattr(self, "dim", None)
+        parts = self._about(), "" if dim is None else counted(dim, "dimension")
+        return f"{type(self).__name__}({' in '.join(filter(None, parts))})"
+
+    def _about(self) -> str:
+        return ""
+
+
 Score: TypeAlias = Callable[[Tensor], Tensor]
 Sampler: TypeAlias = Callable[[int, int], Tensor]  # n and seed to (n, d)
-# What `as_model` takes; the last stands for objects of other libraries, which are told by their class.
+# What `as_model` takes; the last stands for objects of other libraries, recognized by their class.
 ModelLike: TypeAlias = Model | Distribution | nn.Module | Score | tuple[Score, Sampler | None] | object
 
 
@@ -90,8 +102,8 @@ def as_model(obj: ModelLike) -> Model:
     an energy `nn.Module` E(x) with q ∝ exp(-E), or a module with `log_prob(x)`; a callable log-density,
     normalized or not; flows of zuko and normflows; mixtures and kernel densities of scikit-learn; frozen
     distributions of scipy.stats; a log-density that went through `jax.jit`; NumPyro distributions;
-    models of PyMC and PyStan; an OpenMM context. What no class tells (a NumPyro model, a diffusion net)
-    has its own name in `models.adapters`.
+    models of PyMC and PyStan; an OpenMM context. What cannot be recognized (a NumPyro model, a
+    diffusion net) has its own class in `models.adapters`.
 
     >>> q = as_model(torch.distributions.MultivariateNormal(torch.zeros(3), torch.eye(3)))
     >>> q.score(torch.ones(1, 3))

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.distributions import Distribution, VonMises, constraints
 
 from steincritic.errors import InputError, ModelError, check_count
+from steincritic.models.base import Described
 from steincritic.shapes import PerPoint, Points
 
 _EDGES = {"lower_bound": 1.0, "upper_bound": -1.0}  # of constraints, and the way into the support
@@ -16,7 +17,7 @@ _NEAR = 1e-6, 1e-12  # of a standard deviation: how near
 _FALL = 0.1  # of the log-density between the two; a power of 0.01 of the distance falls by 0.14
 
 
-class LogDensity:
+class LogDensity(Described):
     """A log-density, normalized or not, whose score is taken by automatic differentiation."""
 
     def __init__(self, log_prob: Callable[[Tensor], Tensor], *, dim: int | None = None) -> None:
@@ -62,6 +63,9 @@ class DistributionModel(LogDensity):
         shape = (*distribution.batch_shape, *distribution.event_shape)
         super().__init__(self._in_own_precision(), dim=shape[0] if shape else 1)
 
+    def _about(self) -> str:
+        return type(self._distribution).__name__
+
     def _in_own_precision(self) -> Callable[[Tensor], Tensor]:
         """The log-density; a few distributions take no points of another precision than their parameters'."""
         try:
@@ -76,7 +80,7 @@ class DistributionModel(LogDensity):
 
     def _joint_log_prob(self, x: Points) -> PerPoint:
         value = self._distribution.log_prob(x[:, 0] if self._is_scalar else x)
-        return value.sum(-1) if value.ndim == 2 else value
+        return (value.sum(-1) if value.ndim == 2 else value).to(x)
 
     def sample(self, n: int, *, seed: int = 0) -> Points:
         check_count(n, name="n")
@@ -86,7 +90,7 @@ class DistributionModel(LogDensity):
 def check_support(distribution: Distribution) -> None:
     """Stein's identity needs a density that vanishes where its support ends.
 
-    A distribution that does not tell its support is believed.
+    A distribution that does not state its support is trusted.
     """
     try:
         support: Any = distribution.support
@@ -122,7 +126,7 @@ def _vanishes(model: DistributionModel, edges: list[tuple[Any, float]]) -> bool:
     return True
 
 
-class PairModel:
+class PairModel(Described):
     """A score callable and, where there is one, a sampler `sample(n, seed)`."""
 
     def __init__(

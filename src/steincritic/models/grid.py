@@ -2,18 +2,17 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from steincritic.errors import InputError, ModelError, check_count
-from steincritic.models.base import DensityModel, as_model
+from steincritic.models.base import DensityModel, Described, ModelLike, as_model
 from steincritic.models.mixture import as_parameter
 from steincritic.rng import generator
-from steincritic.shapes import PerPoint, Points
+from steincritic.shapes import Numbers, PerPoint, Points
 
-_COARSE = 128  # cells a side on the first look at the box
+_COARSE = 128  # cells per side on the first look at the box
 _FAR = 30.0  # log-density below the peak that no longer counts
 _EDGE = 8.0  # log-density below the peak that the edge of the box must have, or the box cuts the density
 _SUMS = 0.01  # by which two sums of the density over the cells may differ, in their logarithms
@@ -21,22 +20,22 @@ _FEWEST = 1e-3  # share of proposals that are kept
 _ROWS = 2**16  # points asked at a time
 
 
-class GridModel:
+class GridModel(Described):
     r"""A model of one or two dimensions with exact draws and a normalized density.
 
-    The box is first looked at coarsely and cut to where the density is. Each cell then has an envelope, above
-    the largest of its nine (or three) lattice values by half of their spread, enough for a log-density that
-    is nearly quadratic within a cell; a proposal above it is an error, not a wrong draw. A draw is a cell
-    with probability proportional to its envelope, a uniform point in it, kept with probability density over
-    envelope. A box that cuts the density, and cells that are too few for it, are refused.
+    A coarse grid first cuts the box to where the density is. Each cell then has an envelope: the largest of
+    its nine (or three) lattice values plus half of their spread, enough where the log-density is nearly
+    quadratic within a cell. A draw is a uniform point in a cell chosen by its envelope, kept with probability
+    density over envelope. A proposal above the envelope, a box that cuts the density and too few cells are
+    errors, never wrong draws.
 
     Args:
         model: a density, normalized or not, or whatever `as_model` makes one of.
         low, high: corners of a box that holds the density, (d,) each.
-        cells: number a side; fine enough that the log-density bends little within a cell.
+        cells: number per side; fine enough that the log-density bends little within a cell.
     """
 
-    def __init__(self, model: Any, *, low: Any, high: Any, cells: int = 256) -> None:
+    def __init__(self, model: ModelLike, *, low: Numbers, high: Numbers, cells: int = 256) -> None:
         density = as_model(model)
         if not isinstance(density, DensityModel):
             raise InputError(f"a grid needs a log-density, {type(model).__name__} has a score alone")
@@ -52,6 +51,9 @@ class GridModel:
             raise InputError("every side of the box needs low < high")
         check_count(cells, name="cells", least=8)
         self.cells = cells
+
+    def _about(self) -> str:
+        return type(self.model).__name__
 
     def score(self, x: Points) -> Points:
         return self.model.score(x)
@@ -103,7 +105,7 @@ class GridModel:
 
     @property
     def _too_few(self) -> str:
-        return f"{self.cells} cells a side are too few for it, give more, or a smaller box"
+        return f"{self.cells} cells per side are too few for it: give more, or a smaller box"
 
     def _round(self, proposals: int, source: torch.Generator) -> Points:
         """Those of some proposals that are kept."""

@@ -4,14 +4,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 from warnings import warn
 
 import torch
 from torch import Tensor
 
 from steincritic.errors import DoubtfulWarning, InputError, ModelError, check_count, check_positive
-from steincritic.models.base import DensityModel, Model, as_model, dimension
+from steincritic.models.base import DensityModel, Described, Model, ModelLike, as_model, dimension
 from steincritic.models.mixing import effective_draws, potential_scale
 from steincritic.rng import generator
 from steincritic.shapes import PerPoint, Points
@@ -65,7 +64,7 @@ class Tuned:
         )
 
 
-class LangevinModel:
+class LangevinModel(Described):
     """A model known by its score or energy, with a sampler.
 
     Where there is a log-density the chains are corrected by it (MALA), so their limit is exact. Where
@@ -89,12 +88,12 @@ class LangevinModel:
 
     def __init__(
         self,
-        model: Any,
+        model: ModelLike,
         dim: int | None = None,
         *,
         settings: Langevin | None = None,
         start: Callable[[int, torch.Generator], Tensor] | None = None,
-        ladder: Sequence[Any] = (),
+        ladder: Sequence[ModelLike] = (),
     ) -> None:
         self.model = as_model(model)
         self.settings = settings or Langevin()
@@ -115,6 +114,9 @@ class LangevinModel:
         for name in ("unconstrain", "constrain", "names"):  # of posteriors
             if hasattr(self.model, name):
                 setattr(self, name, getattr(self.model, name))
+
+    def _about(self) -> str:
+        return type(self.model).__name__
 
     def score(self, x: Points) -> Points:
         return self.model.score(x)
@@ -266,22 +268,21 @@ class _Chains:
 
     def _check(self, state: _State, step: float) -> None:
         """Zero density is no fault, only a place not to go to; everything else must be finite."""
-        outside = torch.zeros_like(state.x[:, 0], dtype=torch.bool)
         bad = ~(state.x.isfinite() & state.score.isfinite()).all(-1)
         if state.log_prob is not None:
-            outside = state.log_prob == -math.inf
-            bad |= ~state.log_prob.isfinite()
-        bad &= ~outside
-        if bool(bad.any()) and step == 0:
+            bad = (bad | ~state.log_prob.isfinite()) & (state.log_prob != -math.inf)
+        if not bool(bad.any()):
+            return
+        chain = int(bad.nonzero()[0])
+        if step == 0:
             raise ModelError(
-                f"the energy or its gradient is not finite where Langevin chain {int(bad.nonzero()[0])} "
-                "begins: check the energy, or pass start="
+                f"the energy or its gradient is not finite where Langevin chain {chain} begins: check the "
+                "energy, or pass start="
             )
-        if bool(bad.any()):
-            raise ModelError(
-                f"Langevin chain {int(bad.nonzero()[0])} is not finite at step {self.taken}, step size "
-                f"{step:.3g}: check the sign of the energy, begin with a smaller step, or pass start="
-            )
+        raise ModelError(
+            f"Langevin chain {chain} is not finite at step {self.taken}, step size {step:.3g}: check the "
+            "sign of the energy, begin with a smaller step, or pass start="
+        )
 
 
 def _drift(score: Tensor, step: float) -> Tensor:

@@ -7,11 +7,12 @@ import torch
 from torch import Tensor
 
 from steincritic.errors import InputError, check_count
+from steincritic.models.base import Described
 from steincritic.rng import generator
-from steincritic.shapes import PerPoint, Points
+from steincritic.shapes import Numbers, PerPoint, Points, counted
 
 
-class GaussianMixture:
+class GaussianMixture(Described):
     r"""$q = \sum_k \pi_k N(\mu_k, \Sigma_k)$.
 
     Args:
@@ -24,7 +25,7 @@ class GaussianMixture:
     torch.Size([2, 2])
     """
 
-    def __init__(self, means: Any, covariances: Any = 1.0, weights: Any = None) -> None:
+    def __init__(self, means: Numbers, covariances: Numbers = 1.0, weights: Numbers | None = None) -> None:
         self.means = as_parameter(means, "means")
         if self.means.ndim != 2:
             raise InputError(f"means must have shape (k, d), got {tuple(self.means.shape)}")
@@ -49,14 +50,17 @@ class GaussianMixture:
         log_det = 2 * factors.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         self._log_scale = self.weights.log() - 0.5 * (log_det + self.dim * math.log(2 * math.pi))
 
+    def _about(self) -> str:
+        return counted(len(self.means), "component")
+
     def to(self, *args: Any) -> "GaussianMixture":
         """The same mixture on another device or in another dtype; draws come from there."""
         return GaussianMixture(self.means.to(*args), self.covariances.to(*args), self.weights.to(*args))
 
-    def log_prob(self, x: Any) -> PerPoint:
+    def log_prob(self, x: Points) -> PerPoint:
         return self._joint(_points(x, self.dim))[0].logsumexp(-1)
 
-    def score(self, x: Any) -> Points:
+    def score(self, x: Points) -> Points:
         r"""$\sum_k r_k(x)\, \Sigma_k^{-1} (\mu_k - x)$ with responsibilities r."""
         log_joint, pull = self._joint(_points(x, self.dim))
         return (log_joint.softmax(-1)[..., None] * pull).sum(-2)
@@ -79,7 +83,7 @@ class GaussianMixture:
         return self._log_scale.to(x) - 0.5 * (away * pull).sum(-1), pull
 
 
-def as_parameter(value: Any, name: str) -> Tensor:
+def as_parameter(value: Numbers, name: str) -> Tensor:
     """Finite real numbers of any shape as a float tensor; Python's numbers and integers become doubles."""
     try:
         tensor = torch.as_tensor(value).detach()
@@ -88,18 +92,14 @@ def as_parameter(value: Any, name: str) -> Tensor:
     if tensor.is_complex():
         raise InputError(f"{name} must be real numbers, got {tensor.dtype}")
     tensor = tensor if tensor.is_floating_point() else tensor.to(torch.float64)
-    if (
-        not isinstance(value, Tensor)
-        and tensor.dtype == torch.float32
-        and isinstance(value, list | tuple | float)
-    ):
+    if tensor.dtype == torch.float32 and isinstance(value, list | tuple | float):
         tensor = torch.as_tensor(value, dtype=torch.float64)  # Python numbers are doubles
     if not bool(tensor.isfinite().all()):
         raise InputError(f"{name} must be finite")
     return tensor
 
 
-def _points(given: Any, dim: int) -> Points:
+def _points(given: Points, dim: int) -> Points:
     x: Tensor = torch.as_tensor(given)
     if not x.is_floating_point():
         raise InputError(f"x must hold floating-point numbers, got {x.dtype}")

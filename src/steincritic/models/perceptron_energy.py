@@ -10,16 +10,16 @@ import torch
 from torch import Tensor
 
 from steincritic.errors import InputError, check_count, check_positive
-from steincritic.models.base import SamplingModel
+from steincritic.models.base import Described, SamplingModel
 from steincritic.models.grid import GridModel
 from steincritic.models.langevin import LangevinModel
 from steincritic.models.mixture import as_parameter
-from steincritic.shapes import PerPoint, Points
+from steincritic.shapes import Numbers, PerPoint, Points, counted
 
 _WIDE = (12.0, 48.0, 192.0)  # standard deviations of the base that a grid looks at, until one holds q
 
 
-class PerceptronEnergy:
+class PerceptronEnergy(Described):
     r"""$q(x) \propto \exp(-\tfrac{1}{2\tau^2}|y|^2 - g(y))$ with $y = (x - m)/s$, g a perceptron with SiLU.
 
     g grows at most linearly, so the Gaussian base makes q a density whatever the weights are.
@@ -32,7 +32,9 @@ class PerceptronEnergy:
     Draws come from a grid in one and two dimensions (exact), from Langevin chains beyond.
     """
 
-    def __init__(self, weights: Mapping[str, Any], *, location: Any, scale: Any, spread: float = 1.0) -> None:
+    def __init__(
+        self, weights: Mapping[str, Numbers], *, location: Numbers, scale: Numbers, spread: float = 1.0
+    ) -> None:
         self.weights = {name: as_parameter(value, name) for name, value in weights.items()}
         _check_weights(self.weights)
         self.like = torch.empty(0).to(self.weights["w1"])
@@ -45,6 +47,9 @@ class PerceptronEnergy:
             raise InputError(f"location and scale must have shape ({self.dim},), as w1 has {self.dim} rows")
         if not bool((self.scale > 0).all()):
             raise InputError("every scale must be positive")
+
+    def _about(self) -> str:
+        return counted(_depth(self.weights), "hidden layer")
 
     def to(self, *args: Any) -> "PerceptronEnergy":
         moved = {name: value.to(*args) for name, value in self.weights.items()}
@@ -113,14 +118,12 @@ def standard_score(weights: Mapping[str, Tensor], y: Points, spread: float) -> P
 
 
 def first_weights(dim: int, hidden: tuple[int, ...], source: torch.Generator) -> dict[str, Tensor]:
-    """Uniform weights as PyTorch takes them, no biases, and a last layer of zeros: q starts as the base."""
+    """Uniform weights and biases as PyTorch takes them, and a last layer of zeros: q starts as the base."""
     weights: dict[str, Tensor] = {}
     for layer, (rows, columns) in enumerate(pairwise((dim, *hidden)), start=1):
-        uniform = torch.rand(rows, columns, generator=source, dtype=torch.float64)
-        weights[f"w{layer}"] = (2 * uniform - 1) / math.sqrt(rows)
-        weights[f"b{layer}"] = (
-            2 * torch.rand(columns, generator=source, dtype=torch.float64) - 1
-        ) / math.sqrt(rows)
+        for name, shape in ((f"w{layer}", (rows, columns)), (f"b{layer}", (columns,))):
+            uniform = torch.rand(shape, generator=source, dtype=torch.float64)
+            weights[name] = (2 * uniform - 1) / math.sqrt(rows)
     weights[f"w{len(hidden) + 1}"] = torch.zeros(hidden[-1], 1, dtype=torch.float64)
     return weights
 

@@ -6,14 +6,15 @@ import torch
 from torch import Tensor
 
 from steincritic.errors import InputError, check_count
+from steincritic.models.base import Described
 from steincritic.models.mixture import as_parameter
 from steincritic.rng import generator
-from steincritic.shapes import PerPoint, Points
+from steincritic.shapes import Numbers, PerPoint, Points, counted
 
 PARAMETERS = ("weights", "visible_bias", "hidden_bias")  # of a machine, as files name them
 
 
-class GaussianBernoulliRBM:
+class GaussianBernoulliRBM(Described):
     r"""$q(x) \propto \sum_{h = \pm 1} \exp(\tfrac12 x^\top B h + b^\top x + c^\top h - \tfrac12 |x|^2)$.
 
     Args:
@@ -24,7 +25,9 @@ class GaussianBernoulliRBM:
             comes from a chain of its own.
     """
 
-    def __init__(self, weights: Any, visible_bias: Any, hidden_bias: Any, *, sweeps: int = 2000) -> None:
+    def __init__(
+        self, weights: Numbers, visible_bias: Numbers, hidden_bias: Numbers, *, sweeps: int = 2000
+    ) -> None:
         self.weights = as_parameter(weights, "weights")
         self.visible_bias = as_parameter(visible_bias, "visible_bias").to(self.weights)
         self.hidden_bias = as_parameter(hidden_bias, "hidden_bias").to(self.weights)
@@ -38,13 +41,12 @@ class GaussianBernoulliRBM:
             )
         self.dim = self.weights.shape[0]
 
+    def _about(self) -> str:
+        return counted(self.weights.shape[1], "hidden unit")
+
     def to(self, *args: Any) -> "GaussianBernoulliRBM":
-        return GaussianBernoulliRBM(
-            self.weights.to(*args),
-            self.visible_bias.to(*args),
-            self.hidden_bias.to(*args),
-            sweeps=self.sweeps,
-        )
+        moved = (getattr(self, name).to(*args) for name in PARAMETERS)
+        return GaussianBernoulliRBM(*moved, sweeps=self.sweeps)
 
     def log_prob(self, x: Points) -> PerPoint:
         r"""Up to its constant: $b^\top x - \tfrac12|x|^2 + \sum_j \log 2\cosh(\tfrac12 B^\top x + c)_j$."""
@@ -82,41 +84,25 @@ def block_gibbs(
     with mean Q'b + Rh/2 and unit covariance: a machine with m visible units instead of d, whose hidden
     chain has the same law. Where m is small the chain runs there, and x is drawn in the last sweep only.
     """
-    d, m = weights.shape[-2:]
-    bias = visible_bias.expand(len(weights), 1, d)
+    machines, d, m = weights.shape
+    bias = visible_bias.expand(machines, 1, d)
     inner, inner_bias = weights, bias
     if 2 * m <= d:
         basis, inner = torch.linalg.qr(weights)
         inner_bias = bias @ basis
-    h = _hidden_chain(inner, inner_bias, hidden_bias, n, sweeps, generator)
-    x: Tensor = weights.new_empty(len(weights), n, d).normal_(generator=generator)
-    return x.add_(bias - 0.5 * weights.sum(-1)[:, None]).baddbmm_(h, weights.mT)
-
-
-def _hidden_chain(
-    weights: Tensor,
-    visible_bias: Tensor,
-    hidden_bias: Tensor,
-    n: int,
-    sweeps: int,
-    generator: torch.Generator,
-) -> Tensor:
-    """(e, n, m) hidden states, 1 for up and 0 for down, after the sweeps from a standard normal start.
-
-    With such states the mean of x is b - B1/2 + Bh. The chain holds x less the constant part.
-    """
-    machines, d, m = weights.shape
-    constant = visible_bias - 0.5 * weights.sum(-1)[:, None]  # (e, 1, d)
-    threshold = constant @ weights + 2 * hidden_bias  # P(h up) = sigmoid(B'x + 2c)
-    x = weights.new_empty(machines, n, d).normal_(generator=generator).sub_(constant)
+    # with states 1 for up and 0 for down the mean of x is b - B1/2 + Bh; x is held less the constant part
+    constant = inner_bias - 0.5 * inner.sum(-1)[:, None]  # (e, 1, .)
+    threshold = constant @ inner + 2 * hidden_bias  # P(h up) = sigmoid(B'x + 2c)
+    y = weights.new_empty(machines, n, inner.shape[1]).normal_(generator=generator).sub_(constant)
     field, h = weights.new_empty(machines, n, m), weights.new_empty(machines, n, m)
-    back = weights.mT.contiguous()
+    back = inner.mT.contiguous()
     for sweep in range(sweeps):
         if sweep:
-            x.normal_(generator=generator).baddbmm_(h, back)
-        torch.baddbmm(threshold, x, weights, out=field).sigmoid_()
+            y.normal_(generator=generator).baddbmm_(h, back)
+        torch.baddbmm(threshold, y, inner, out=field).sigmoid_()
         h.uniform_(generator=generator).lt_(field)
-    return h
+    x: Tensor = weights.new_empty(machines, n, d).normal_(generator=generator)
+    return x.add_(bias - 0.5 * weights.sum(-1)[:, None]).baddbmm_(h, weights.mT)
 
 
 def random_rbm(dim: int, hidden: int, *, seed: int, sweeps: int = 2000) -> GaussianBernoulliRBM:

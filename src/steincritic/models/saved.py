@@ -1,13 +1,11 @@
 """Energy models in files: safetensors, so that reading one runs no code."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from steincritic.errors import FileFormatError, InputError
 from steincritic.files import read_tensors, write_tensors
+from steincritic.models.base import Model
 from steincritic.models.perceptron_energy import PerceptronEnergy
 from steincritic.models.rbm import PARAMETERS, GaussianBernoulliRBM
 
@@ -15,7 +13,7 @@ _FORMAT = "steincritic-model-1"
 SavedModel = GaussianBernoulliRBM | PerceptronEnergy
 
 
-def save_model(model: Any, path: str | Path) -> None:
+def save_model(model: Model, path: str | Path) -> None:
     """Write a machine or a perceptron energy; `load_saved` and `--model FILE` read it back."""
     if isinstance(model, GaussianBernoulliRBM):
         about: dict[str, Any] = {"kind": "rbm", "sweeps": model.sweeps}
@@ -36,21 +34,11 @@ def load_saved(path: str | Path) -> SavedModel:
     if about.get("format") != _FORMAT:
         raise FileFormatError(f"{path} holds no model: it is of format {about.get('format')!r}")
     try:
-        return _MADE[about["kind"]](tensors, about)
+        if about["kind"] == "rbm":
+            return GaussianBernoulliRBM(*(tensors[name] for name in PARAMETERS), sweeps=about["sweeps"])
+        if about["kind"] != "mlp":
+            raise KeyError(about["kind"])
+        base = {name: tensors.pop(name) for name in ("location", "scale")}
+        return PerceptronEnergy(tensors, **base, spread=about["spread"])
     except (KeyError, TypeError, InputError) as error:
         raise FileFormatError(f"{path} is a damaged model file: {error}") from None
-
-
-def _machine(tensors: dict[str, Tensor], about: dict[str, Any]) -> GaussianBernoulliRBM:
-    return GaussianBernoulliRBM(*(tensors[name] for name in PARAMETERS), sweeps=about["sweeps"])
-
-
-def _perceptron(tensors: dict[str, Tensor], about: dict[str, Any]) -> PerceptronEnergy:
-    location, scale = tensors.pop("location"), tensors.pop("scale")
-    return PerceptronEnergy(tensors, location=location, scale=scale, spread=about["spread"])
-
-
-_MADE: dict[str, Callable[[dict[str, Tensor], dict[str, Any]], SavedModel]] = {
-    "rbm": _machine,
-    "mlp": _perceptron,
-}

@@ -8,8 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from steincritic.errors import InputError, ModelError
-from steincritic.models.base import Model, as_model
+from steincritic.errors import InputError, ModelError, first_line
 from steincritic.models.saved import load_saved
 
 
@@ -26,13 +25,8 @@ def load_attribute(spec: str) -> Any:
     return getattr(module, attribute)
 
 
-def load_model(spec: str) -> Model:
-    """A model by its name; `FILE.safetensors` and `rbm:FILE` are saved energy models."""
-    return as_model(load_object(spec))
-
-
 def load_object(spec: str) -> Any:
-    """What is named, before it is made a model."""
+    """What is named, before `as_model`; `FILE.safetensors` and `rbm:FILE` are saved energy models."""
     if spec.startswith("rbm:") or spec.endswith(".safetensors"):
         return load_saved(spec.removeprefix("rbm:"))
     named = load_attribute(spec)
@@ -63,10 +57,9 @@ def _load_file(path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        raise _raised(str(path), error) from error
+        raise _raised(path, error) from error
     return module
 
 
-def _raised(place: str, error: BaseException) -> ModelError:
-    message = str(error).splitlines()[0] if str(error) else "no message"
-    return ModelError(f"{place} raised {type(error).__name__}: {message}")
+def _raised(place: object, error: BaseException) -> ModelError:
+    return ModelError(f"{place} raised {type(error).__name__}: {first_line(error)}")

@@ -1,9 +1,9 @@
 r"""The divergence $\nabla \cdot f = \operatorname{tr} \partial f / \partial x$ of any vector field.
 
 A `Divergence` takes a field and points and returns values and divergence together. `exact` uses
-forward-mode derivatives, one tangent a coordinate. A `Probes` value estimates the trace by
+forward-mode derivatives, one tangent per coordinate. A `Probes` value estimates the trace by
 $z^\top J z$ with random z; it is unbiased, and noisy. Multi-layer perceptrons have closed forms
-instead, beside their definition in `critics/bank.py`.
+instead, beside their definition in `critics/mlp.py`.
 """
 
 import math
@@ -25,7 +25,7 @@ ProbeKind = Literal["gaussian", "rademacher", "orthogonal"]
 
 
 def exact(field: VectorField, x: Points) -> tuple[Points, PerPoint]:
-    """Values and the exact divergence, by one forward-mode tangent a coordinate.
+    """Values and the exact divergence, by one forward-mode tangent per coordinate.
 
     >>> exact(lambda x: x**2, torch.tensor([[1.0, 3.0]]))
     (tensor([[1., 9.]]), tensor([8.]))
@@ -85,7 +85,7 @@ class Probes:
         return self._orthogonal(x, source)
 
     def _orthogonal(self, x: Points, source: torch.Generator) -> Tensor:
-        """Columns of one random rotation a point, each of length sqrt(d)."""
+        """Columns of one random rotation per point, each of length sqrt(d)."""
         d = x.shape[-1]
         if self.count > d:
             raise InputError(f"at most {d} orthogonal probes exist in {d} dimensions, got {self.count}")

@@ -69,8 +69,8 @@ def null_weights(features: Tensor) -> Tensor:
 def stein_witness(points: ScoredPoints, kernel: Kernel, at: Points) -> Points:
     r"""$g(v) = \frac{1}{n} \sum_i [k(x_i, v)\, s(x_i) + \nabla_x k(x_i, v)]$ at each row v of `at`, (J, d).
 
-    The arrow along which a critic would push the model at v; its length says how much the data
-    around v speak against the model. Formed by matrix products, in memory n J.
+    The arrow along which a critic would push the model at v; its length measures how far the model
+    misses the data around v. Formed by matrix products, in memory n J.
     """
     at = at.to(points.x)
     (squared_scale,) = squared_scales([kernel], points.x)

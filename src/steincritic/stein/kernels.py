@@ -1,6 +1,6 @@
 r"""Radial base kernels $k(x, y) = \varphi(r)$, $r = |x - y|^2$, and the rule for their bandwidth.
 
-A Stein kernel asks three functions of r and nothing else: φ, φ' and φ''. A kernel here is a frozen
+A Stein kernel needs three functions of r: φ, φ' and φ''. A kernel here is a frozen
 value that knows the shape of φ; its squared length scale is worked out from the data it meets, so
 one value serves any dataset, or a stack of datasets each with its own median.
 """

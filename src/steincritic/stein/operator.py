@@ -18,7 +18,7 @@ def stein_values(score: Tensor, f: Tensor, div_f: Tensor) -> Tensor:
     $$(T_q f)(x) = s_q(x) \cdot f(x) + \nabla \cdot f(x)$$
 
     Its mean under q is zero for smooth, decaying f (Stein's identity); far from zero on data, it
-    speaks against q.
+    is evidence against q.
 
     Args:
         score: s_q at the points, (..., n, d).

@@ -6,7 +6,7 @@ $$u(x, y) = \varphi\, s_x \cdot s_y
           - 2 \varphi' \left[(s_x - s_y) \cdot (x - y) + d\right] - 4 \varphi'' r.$$
 
 All that depends on two points at once are three matrix products: r, $s_x \cdot s_y$ and the bracket.
-They are formed once a tile and shared by every kernel; tiles below the diagonal are never formed, as
+They are formed once per tile and shared by every kernel; tiles below the diagonal are never formed, as
 u is symmetric. Besides the (n, d) factors and the (b, n) signs of a bootstrap, a pass holds one tile,
 whose size follows from `WORKSPACE`. Sums are float64 whatever the input.
 """
@@ -56,11 +56,7 @@ class SteinSums:
 
 @torch.no_grad()
 def stein_sums(
-    points: ScoredPoints,
-    kernels: Sequence[Kernel],
-    *,
-    signs: Tensor | None = None,
-    tile: int | None = None,
+    points: ScoredPoints, kernels: Sequence[Kernel], *, signs: Tensor | None = None, tile: int | None = None
 ) -> SteinSums:
     """One pass over the pairs of points, for all kernels and all sign vectors together.
 
@@ -240,6 +236,5 @@ def _tiles(n: int, size: int) -> Iterator[tuple[slice, slice]]:
 
 def _computable(points: ScoredPoints) -> ScoredPoints:
     """Both arrays detached and in one dtype of at least 32 bits."""
-    dtype = torch.promote_types(points.x.dtype, points.score.dtype)
-    x, score = (t.detach().to(torch.promote_types(dtype, torch.float32)) for t in (points.x, points.score))
-    return ScoredPoints(x, score)
+    dtype = torch.promote_types(torch.promote_types(points.x.dtype, points.score.dtype), torch.float32)
+    return points.map(lambda t: t.detach().to(dtype))

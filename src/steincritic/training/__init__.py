@@ -1,8 +1,7 @@
 """Training of critics with staged regularization."""
 
 from steincritic.training.fit import Training, Yardsticks, always, fit_bank
-from steincritic.training.fitted import FittedBank
-from steincritic.training.history import History
+from steincritic.training.fitted import FittedBank, History
 from steincritic.training.objective import Gap
 from steincritic.training.progress import Callback, ProgressBar
 from steincritic.training.staging import Adaptive, Stage, Staged, Staging, fixed

@@ -20,6 +20,8 @@ from steincritic.errors import FileFormatError, InputError
 from steincritic.files import read_tensors, write_tensors
 from steincritic.training.staging import Stage
 
+Parts = Mapping[str, Mapping[str, Tensor]]  # by the part they belong to and by name
+
 
 @dataclass
 class StateFile:
@@ -39,7 +41,7 @@ class StateFile:
         return place if place is None or isinstance(place, cls) else cls(Path(str(place)))
 
     def read(self, identity: str, *, device: torch.device) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """Tensors and what is said about them; None where there is no file yet."""
+        """Tensors and their description; None where there is no file yet."""
         if not self.path.exists():
             return None
         tensors, about = read_tensors(self.path, device=device)
@@ -62,33 +64,18 @@ class StateFile:
 
 @dataclass(frozen=True, eq=False)
 class Saved:
-    """A checkpoint, read."""
+    """A checkpoint of a training, read."""
 
-    tensors: dict[str, Tensor]
-    about: dict[str, Any]
-
-    @property
-    def epoch(self) -> int:
-        return int(self.about["epoch"])
-
-    @property
-    def stages(self) -> list[Stage]:
-        return [Stage(**stage) for stage in self.about["stages"]]
-
-    @property
-    def failures(self) -> list[str | None]:
-        return list(self.about["failures"])
-
-    def part(self, name: str) -> dict[str, Tensor]:
-        start = f"{name}/"
-        return {k.removeprefix(start): v for k, v in self.tensors.items() if k.startswith(start)}
+    epoch: int
+    stages: list[Stage]
+    failures: list[str | None]
+    parts: Parts
 
     def into_optimizer(self, bank: Bank, optimizer: torch.optim.Optimizer) -> None:
         """Put weights and moments back in place."""
-        weights = self.part("weights")
         for name, parameter in bank.parameters.items():
-            parameter.copy_(weights[name])
-        restore_moments(optimizer, bank.parameters, self.part("adam"))
+            parameter.copy_(self.parts["weights"][name])
+        restore_moments(optimizer, bank.parameters, self.parts["adam"])
 
 
 class Checkpoint(StateFile):
@@ -98,7 +85,11 @@ class Checkpoint(StateFile):
 
     def load(self, identity: str, *, device: torch.device) -> Saved | None:
         found = self.read(identity, device=device)
-        return None if found is None else Saved(*found)
+        if found is None:
+            return None
+        tensors, about = found
+        stages = [Stage(**stage) for stage in about["stages"]]
+        return Saved(int(about["epoch"]), stages, list(about["failures"]), in_parts(tensors))
 
     def save(
         self,
@@ -108,23 +99,28 @@ class Checkpoint(StateFile):
         bank: Bank,
         optimizer: torch.optim.Optimizer,
         stages: Sequence[Stage],
-        parts: Mapping[str, Mapping[str, Tensor]],
+        parts: Parts,
         failures: Sequence[str | None],
     ) -> None:
         if not self.is_due:
             return
         held = {"weights": bank.parameters, "adam": moments(optimizer, bank.parameters), **parts}
-        about = {
-            "epoch": epoch,
-            "stages": [asdict(stage) for stage in stages],
-            "failures": list(failures),
-        }
+        about = {"epoch": epoch, "stages": [asdict(stage) for stage in stages], "failures": list(failures)}
         self.write(identity, flattened(held), about)
 
 
-def flattened(parts: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """Tensors by part and name, as a file names them."""
-    return {f"{part}/{name}": value for part, content in parts.items() for name, value in content.items()}
+def flattened(parts: Parts) -> dict[str, Tensor]:
+    """The tensors of all parts, as a file names them."""
+    return {f"{part}/{name}": value for part, held in parts.items() for name, value in held.items()}
+
+
+def in_parts(tensors: Mapping[str, Tensor]) -> Parts:
+    """The parts again."""
+    parts: dict[str, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        part, _, rest = name.partition("/")
+        parts.setdefault(part, {})[rest] = value
+    return parts
 
 
 def moments(optimizer: torch.optim.Optimizer, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:

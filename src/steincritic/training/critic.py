@@ -16,14 +16,14 @@ from steincritic.data.arrays import as_points
 from steincritic.data.frame import Frame, model_frame
 from steincritic.data.points import PointsLike, ScoredPoints, model_and_points, scored
 from steincritic.devices import DeviceLike
-from steincritic.errors import FileFormatError, InputError, check_choice
+from steincritic.errors import FileFormatError, InputError, check_choice, first_line
 from steincritic.files import read_tensors, write_tensors
 from steincritic.models.base import Model, ModelLike, as_model
 from steincritic.rng import derive
 from steincritic.shapes import PerPoint, Points
+from steincritic.training.checkpoint import in_parts
 from steincritic.training.fit import Training, Yardsticks, always, fit_bank
-from steincritic.training.fitted import FittedBank
-from steincritic.training.history import History
+from steincritic.training.fitted import FittedBank, History
 from steincritic.training.pacing import DEFAULT_STAGING
 from steincritic.training.progress import Callback, ProgressBar
 from steincritic.training.selection import Snapshots
@@ -37,7 +37,7 @@ _HELD_OUT = 0.2  # of the points, for the monitor, as in [repasky2023] section 5
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Critic:
-    """One trained critic with the model it speaks about.
+    """One trained critic with the model it tests.
 
     The witness is what tests and findings use: one number per point, mean zero on draws of the model.
     Points are a tensor, an array, a frame or a file; `ScoredPoints` where the model is not at hand.
@@ -99,7 +99,7 @@ class Critic:
             "frame/location": self.frame.location,
             "frame/scale": self.frame.scale,
         }
-        network = self._bank.network
+        network = self.fitted.snapshots.banks[0].network
         about = {
             "format": _FORMAT,
             "network": asdict(network) if isinstance(network, MLP) else None,
@@ -120,34 +120,30 @@ class Critic:
         try:
             rebuilt: Network = ModuleNetwork(network) if network is not None else MLP(**about["network"])
             count = len(tensors["coefficients"])
-            banks = tuple(Bank(rebuilt, _part(tensors, f"snapshot/{k}/")) for k in range(count))
+            parts = in_parts(tensors)
+            snapshots = in_parts(parts["snapshot"])
+            banks = tuple(Bank(rebuilt, dict(snapshots[str(k)])) for k in range(count))
             fitted = FittedBank(
                 Snapshots(banks, tensors["coefficients"]),
-                History(_part(tensors, "history/")),
+                History(dict(parts.get("history", {}))),
                 (int(about["seed"]),),
                 (None,),
             )
             frame = Frame(tensors["frame/location"], tensors["frame/scale"])
             _check_fit(fitted, frame)
         except _MISFITS as error:
-            first_line = str(error).splitlines()[0] if str(error) else "no message"
-            raise FileFormatError(f"the critic is damaged: {type(error).__name__} {first_line}") from None
+            what = f"{type(error).__name__} {first_line(error)}"
+            raise FileFormatError(f"the critic is damaged: {what}") from None
         return cls(fitted, frame, model)
 
     def save(self, path: str | Path) -> None:
         """Write the critic to one safetensors file: numbers and JSON, no code."""
         write_tensors(Path(path), *self.state())
 
-    @property
-    def _bank(self) -> Bank:
-        return self.fitted.snapshots.banks[0]
-
     def _standard_field(self, x: PointsLike) -> Points:
         at = x.x if isinstance(x, ScoredPoints) else as_points(x)
         self._check_dim(at.shape[-1])
-        frame = self.frame
-        standard = (at - frame.location.to(at)) / frame.scale.to(at)
-        return self.fitted.field(standard)[0]
+        return self.fitted.field((at - self.frame.location.to(at)) / self.frame.scale.to(at))[0]
 
     def _scored(self, x: PointsLike) -> ScoredPoints:
         if not isinstance(x, ScoredPoints) and self.model is None:
@@ -190,7 +186,7 @@ def fit_critic(
             holds out a fifth of x.
         standardize: train in the model's own location and scale, a change of variables that leaves
             every identity true. Taken from draws of the model where it can be sampled, else from x.
-        device: a GPU where there is one, unless told otherwise.
+        device: a GPU where there is one, unless another device is named.
         callbacks: called after every epoch; a progress bar on a terminal by default.
 
     >>> import steincritic as sc
@@ -316,7 +312,3 @@ def _check_fit(fitted: FittedBank, frame: Frame) -> None:
 
 def _shapes(tensors: dict[str, Tensor]) -> dict[str, tuple[int, ...]]:
     return {name: tuple(value.shape) for name, value in tensors.items()}
-
-
-def _part(tensors: dict[str, Tensor], start: str) -> dict[str, Tensor]:
-    return {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}

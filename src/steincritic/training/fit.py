@@ -20,8 +20,7 @@ from steincritic.rng import Streams
 from steincritic.shapes import BankPoints, PerMember
 from steincritic.stein.operator import stein_values
 from steincritic.training import checkpoint as checkpoints
-from steincritic.training.fitted import FittedBank
-from steincritic.training.history import History
+from steincritic.training.fitted import FittedBank, History
 from steincritic.training.objective import Gap, Loss, loss_cotangents, loss_of, monitor
 from steincritic.training.progress import Callback
 from steincritic.training.replay import Replayed
@@ -38,7 +37,7 @@ class Training:
 
     Args:
         epochs, batch_size, learning_rate: Adam on mini-batches drawn without replacement.
-        divergence: the trace in the loss: "exact", or one "gaussian" or "rademacher" probe a point;
+        divergence: the trace in the loss: "exact", or one "gaussian" or "rademacher" probe per point;
             "auto" is exact up to two dimensions and a Gaussian probe beyond, as in the paper. Outside
             the loss the divergence is always exact.
         selection: which epochs make the result: "last", "monitor" or "trajectory".
@@ -93,7 +92,7 @@ def fit_bank(
     device: torch.device | str | None = None,
     checkpoint: str | Path | checkpoints.Checkpoint | None = None,
 ) -> FittedBank:
-    """Train one critic a seed, all at once; none depends on others unless the network shares weights.
+    """Train one critic per seed, all at once; none depends on others unless the network shares weights.
 
     Args:
         points: shared (n, d) or own (e, n, d) training points, scored by the model.
@@ -106,7 +105,7 @@ def fit_bank(
     """
     stagings = list(staging) if isinstance(staging, Sequence) else [staging] * len(seeds)
     if not seeds or len(stagings) != len(seeds):
-        raise InputError(f"need one staging a seed, got {len(stagings)} for {len(seeds)} seeds")
+        raise InputError(f"need one staging per seed, got {len(stagings)} for {len(seeds)} seeds")
     for one in stagings:
         if not hasattr(one, "advance"):
             raise InputError(f"staging must be Staged, Adaptive or fixed(lambda), got {one!r}")
@@ -116,21 +115,14 @@ def fit_bank(
     if training.selection == "trajectory" and len(points) < 2:
         raise InputError(f'selection "trajectory" needs the spread of at least 2 points, x has {len(points)}')
     _check_yardsticks(stagings, training, yardsticks)
-    run = _Run(
-        points=points,
-        stagings=stagings,
-        seeds=seeds,
-        network=network or MLP(),
-        training=training,
-        yardsticks=yardsticks,
-        device=torch.device(device) if device is not None else points.x.device,
-        checkpoint=checkpoints.Checkpoint.at(checkpoint),
-    )
+    points = points.to(device=points.x.device if device is None else device)
+    file = checkpoints.Checkpoint.at(checkpoint)
+    run = _Run(points, stagings, seeds, network or MLP(), training, yardsticks, file)
     return run.fit(callbacks, observers)
 
 
 def _check_yardsticks(stagings: Sequence[Staging], training: Training, yardsticks: Yardsticks) -> None:
-    """Refuse at the door what would miss its yardstick after the first epoch."""
+    """Refuse at once what would lack its yardstick after the first epoch."""
     watched = {getattr(staging, "on", None) for staging in stagings}
     if yardsticks.validation is None and (training.selection == "monitor" or "monitor" in watched):
         why = "selection" if training.selection == "monitor" else "adaptive staging"
@@ -144,22 +136,19 @@ class _Run:
 
     def __init__(
         self,
-        *,
         points: ScoredPoints,
         stagings: list[Staging],
         seeds: Sequence[int],
         network: Network,
         training: Training,
         yardsticks: Yardsticks,
-        device: torch.device,
         checkpoint: checkpoints.Checkpoint | None,
     ) -> None:
         self.training, self.stagings, self.yardsticks = training, stagings, yardsticks
         self.seeds, self.checkpoint = tuple(seeds), checkpoint
         self.dtype = getattr(torch, training.dtype)
-        points = points.to(dtype=self.dtype, device=device)
-        members = len(seeds)
-        self.points = points.expand(members)
+        points, device = points.to(dtype=self.dtype), points.x.device
+        self.points = points.expand(len(seeds))
         parameters = network.init(points.dim, seeds, dtype=self.dtype, device=device)
         self.bank = Bank(network, parameters)
         for value in parameters.values():
@@ -176,13 +165,18 @@ class _Run:
         self.stages: list[Stage] = [staging.begin() for staging in stagings]
         self.keeper: Keeper = keeper(training.selection)
         self.history = History()
-        self.failures: list[str | None] = [None] * members
+        self.failures: list[str | None] = [None] * len(seeds)
         self.seconds = {"training": 0.0, "evaluation": 0.0}
 
     def fit(self, callbacks: Sequence[Callback], observers: Sequence[Observer]) -> FittedBank:
         try:
             for epoch in range(self._resume(), self.training.epochs):
-                row = self._run_epoch(epoch, observers)
+                with self._clock("training"), _matmul_precision(self.training.tensor_cores):
+                    row = self._train_epoch(epoch)
+                with self._clock("evaluation"):
+                    row |= self._measure_epoch(epoch)
+                    for observer in observers:
+                        observer(epoch, self.bank, self.lam)
                 self.history = self.history.with_row(row)
                 if all(self.failures):
                     break
@@ -194,15 +188,6 @@ class _Run:
         return FittedBank(
             self.keeper.result(), self.history, self.seeds, tuple(self.failures), dict(self.seconds)
         )
-
-    def _run_epoch(self, epoch: int, observers: Sequence[Observer]) -> dict[str, Tensor]:
-        with self._clock("training"), _matmul_precision(self.training.tensor_cores):
-            row = self._train_epoch(epoch)
-        with self._clock("evaluation"):
-            row |= self._measure_epoch(epoch)
-            for observer in observers:
-                observer(epoch, self.bank, self.lam)
-        return row
 
     @cached_property
     def steps_per_epoch(self) -> int:
@@ -232,21 +217,13 @@ class _Run:
         """One step of every member; the two terms of the loss before it, (2, e)."""
         probe = self._probe(x)
         losses = [group.gradient(x, score, lam, probe, self.buffers) for group in self._groups(x.shape[1])]
-        self._sum_shared_gradients()
-        self.optimizer.step()
-        self._align_shared_weights()
-        return torch.cat([torch.stack([loss.stein, loss.penalty]) for loss in losses], dim=1)
-
-    def _sum_shared_gradients(self) -> None:
-        """The gradient of the members' losses together, for every copy of a weight that they share."""
-        for value in self.shared:
+        for value in self.shared:  # every copy moves along the gradient of the members' losses together
             assert value.grad is not None
             value.grad.copy_(value.grad.sum(0, keepdim=True))
-
-    def _align_shared_weights(self) -> None:
-        """The same step rounds differently at the end of an array: remove what differs."""
-        for value in self.shared:
+        self.optimizer.step()
+        for value in self.shared:  # the same step rounds differently at the end of an array
             value[1:].copy_(value[:1])
+        return torch.cat([torch.stack([loss.stein, loss.penalty]) for loss in losses], dim=1)
 
     def _groups(self, batch: int) -> list["_Group"]:
         """Members that go through a step together: all on a GPU, as many as a CPU's cache holds."""
@@ -281,7 +258,9 @@ class _Run:
         """What an adaptive staging looks at: one member's error, on points of this step."""
         member, lam = self.bank[k : k + 1], self.lam[k : k + 1]
         if quantity == "monitor" and self.yardsticks.validation is not None:
-            return float(monitor(member, _own(self.yardsticks.validation(step), k), lam))
+            points = self.yardsticks.validation(step)  # shared (n, d) or own (e, n, d)
+            own = points if points.x.ndim == 2 else points.sets(slice(k, k + 1))
+            return float(monitor(member, own, lam))
         if quantity == "mse_p" and self.yardsticks.gap_p is not None:
             return float(self.yardsticks.gap_p(step).error(member, lam))
         raise InputError(f"a staging asked for {quantity!r}, and nothing to measure it with was passed")
@@ -326,8 +305,8 @@ class _Run:
             return 0
         saved.into_optimizer(self.bank, self.optimizer)
         self.stages = saved.stages
-        self.keeper.restore(saved.part("keeper"), self.bank)
-        self.history = History({k: v.cpu() for k, v in saved.part("history").items()})
+        self.keeper.restore(dict(saved.parts.get("keeper", {})), self.bank)
+        self.history = History({k: v.cpu() for k, v in saved.parts["history"].items()})
         self.failures = saved.failures
         return saved.epoch + 1
 
@@ -368,12 +347,7 @@ class _Group:
         return cls(members, bank[members], gradients)
 
     def gradient(
-        self,
-        x: BankPoints,
-        score: BankPoints,
-        lam: PerMember,
-        probe: BankPoints | None,
-        buffers: Buffers,
+        self, x: BankPoints, score: BankPoints, lam: PerMember, probe: BankPoints | None, buffers: Buffers
     ) -> Loss:
         """Write the gradient of the members' losses where the optimizer finds it."""
         x, score, lam = x[self.members], score[self.members], lam[self.members]
@@ -382,11 +356,6 @@ class _Group:
         )
         pull(*loss_cotangents(score, f, lam), self.gradients)
         return loss_of(score, f, div_f, lam)
-
-
-def _own(points: ScoredPoints, k: int) -> ScoredPoints:
-    """Member k's part of points that are shared (n, d) or own (e, n, d)."""
-    return points if points.x.ndim == 2 else points.sets(slice(k, k + 1))
 
 
 @contextmanager

@@ -1,20 +1,53 @@
 """What training gives: critics as they are, or an average of them, with their history."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
+from steincritic.critics.bank import Bank
 from steincritic.data.points import ScoredPoints
 from steincritic.errors import DivergedError
-from steincritic.shapes import BankPerPoint, BankPoints
+from steincritic.shapes import BankPerPoint, BankPoints, counted
 from steincritic.stein.operator import stein_values, stein_values_by_block
-from steincritic.training.history import History
 from steincritic.training.selection import Snapshots
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
+class History(Mapping[str, Tensor]):
+    """(epochs, e) tables by name: loss, stein, penalty, lam, and monitor, mse_q, mse_p where measured."""
+
+    columns: dict[str, Tensor] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def __repr__(self) -> str:
+        return f"History({counted(self.epochs, 'row')} of {', '.join(self.columns) or 'nothing'})"
+
+    @property
+    def epochs(self) -> int:
+        return next(iter(self.columns.values())).shape[0] if self.columns else 0
+
+    def with_row(self, row: Mapping[str, Tensor]) -> "History":
+        fresh = {name: value.detach().to("cpu", torch.float64)[None] for name, value in row.items()}
+        if not self.columns:
+            return History(fresh)
+        return History({name: torch.cat([self.columns[name], fresh[name]]) for name in fresh})
+
+    def member(self, index: int) -> "History":
+        """The columns of one member, each (epochs,)."""
+        return History({name: value[:, index] for name, value in self.columns.items()})
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class FittedBank:
     """Trained critics, scaleless: a field is λf, an estimate of s_q - s_p."""
 
@@ -26,6 +59,9 @@ class FittedBank:
 
     def __len__(self) -> int:
         return len(self.seeds)
+
+    def __repr__(self) -> str:
+        return f"FittedBank({counted(len(self), 'critic')}, {counted(self.history.epochs, 'epoch')})"
 
     def __getitem__(self, members: slice) -> "FittedBank":
         banks = tuple(bank[members] for bank in self.snapshots.banks)
@@ -46,30 +82,35 @@ class FittedBank:
 
     def field(self, x: Tensor) -> BankPoints:
         self.require_success()
-        parts = (
-            c[:, None, None] * bank.field(x)
-            for bank, c in zip(self.snapshots.banks, self.snapshots.coefficients, strict=True)
-        )
-        return torch.stack(list(parts)).sum(0)
+        parts = [c[:, None, None] * bank.field(x) for bank, c in self._weighted_banks()]
+        return torch.stack(parts).sum(0)
 
     def witness(self, points: ScoredPoints, probe: BankPoints | None = None) -> BankPerPoint:
         """Stein values of every member at shared (n, d) or own (e, n, d) points; exact without a probe."""
-        self.require_success()
-        bank = self.snapshots.banks[0]
-        points = points.to(dtype=bank.dtype, device=bank.device)
-        total = torch.zeros((), dtype=bank.dtype, device=bank.device)
-        for bank, c in zip(self.snapshots.banks, self.snapshots.coefficients, strict=True):
-            f, div_f = bank.field_and_divergence(points.x, probe)
-            total = total + c[:, None] * stein_values(points.score, f, div_f)
-        return total
+
+        def values(bank: Bank, own: ScoredPoints) -> Tensor:
+            return stein_values(own.score, *bank.field_and_divergence(own.x, probe))
+
+        return self._summed(values, points)
 
     def shares(self, points: ScoredPoints, blocks: Sequence[slice]) -> Tensor:
         """The witness split over blocks of coordinates, (e, n, k); exact, and mean zero under q each."""
+
+        def values(bank: Bank, own: ScoredPoints) -> Tensor:
+            return stein_values_by_block(own.score, *bank.field_and_parts(own.x, blocks), blocks)
+
+        return self._summed(values, points)
+
+    def _summed(self, values: Callable[[Bank, ScoredPoints], Tensor], points: ScoredPoints) -> Tensor:
+        """Values of the snapshots, (e, n, ...) each, added with their coefficients."""
         self.require_success()
         bank = self.snapshots.banks[0]
         points = points.to(dtype=bank.dtype, device=bank.device)
         total = torch.zeros((), dtype=bank.dtype, device=bank.device)
-        for bank, c in zip(self.snapshots.banks, self.snapshots.coefficients, strict=True):
-            f, parts = bank.field_and_parts(points.x, blocks)
-            total = total + c[:, None, None] * stein_values_by_block(points.score, f, parts, blocks)
+        for bank, c in self._weighted_banks():
+            part = values(bank, points)
+            total = total + c.view(-1, *[1] * (part.ndim - 1)) * part
         return total
+
+    def _weighted_banks(self) -> Iterator[tuple[Bank, Tensor]]:
+        return zip(self.snapshots.banks, self.snapshots.coefficients, strict=True)

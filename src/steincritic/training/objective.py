@@ -29,10 +29,7 @@ class Loss:
 
 
 def loss_of(score: BankPoints, f: BankPoints, div_f: BankPerPoint, lam: PerMember) -> Loss:
-    return Loss(
-        stein=stein_values(score, f, div_f).mean(-1),
-        penalty=0.5 * lam * (f * f).sum(-1).mean(-1),
-    )
+    return Loss(stein=stein_values(score, f, div_f).mean(-1), penalty=0.5 * lam * (f * f).sum(-1).mean(-1))
 
 
 def loss_cotangents(score: BankPoints, f: BankPoints, lam: PerMember) -> tuple[BankPoints, BankPerPoint]:

@@ -16,38 +16,19 @@ class Callback(Protocol):
     def __call__(self, epoch: int, epochs: int, row: Mapping[str, Tensor]) -> None: ...
 
 
-class ProgressBar:
-    """Epochs done and time left, on standard error when it is a terminal."""
-
-    def __init__(self, title: str = "training") -> None:
-        self._title = title
-        self._visible = sys.stderr.isatty()
-        self._bar: Progress | None = None
-
-    def __call__(self, epoch: int, epochs: int, row: Mapping[str, Tensor]) -> None:
-        if not self._visible:
-            return
-        if self._bar is None:
-            self._bar = _bar("epochs")
-            self._task = self._bar.add_task(self._title, total=epochs)
-            _begin(self._bar)
-        self._bar.update(self._task, completed=epoch + 1)
-        if epoch + 1 == epochs:
-            _end(self._bar)
-
-
 class StepBar:
     """Steps of long work done and time left, on standard error when it is a terminal."""
 
-    def __init__(self, title: str, total: int) -> None:
-        self._title, self._total = title, total
+    def __init__(self, title: str, total: int, *, unit: str = "steps") -> None:
+        self._title, self._total, self._unit = title, total, unit
         self._progress: Progress | None = None
 
     def __enter__(self) -> "StepBar":
         if sys.stderr.isatty() and self._total > 1:
-            self._progress = _bar("steps")
+            self._progress = _bar(self._unit)
             self._task = self._progress.add_task(self._title, total=self._total)
-            _begin(self._progress)
+            _shown.append(self._progress)  # before it starts, as an interrupt may come at any time
+            self._progress.start()
         return self
 
     def advance(self, steps: int) -> None:
@@ -59,6 +40,22 @@ class StepBar:
             _end(self._progress)
 
 
+class ProgressBar:
+    """Epochs done and time left: a bar for training."""
+
+    def __init__(self, title: str = "training") -> None:
+        self._title = title
+        self._bar: StepBar | None = None
+
+    def __call__(self, epoch: int, epochs: int, row: Mapping[str, Tensor]) -> None:
+        if self._bar is None:
+            self._bar, self._done = StepBar(self._title, epochs, unit="epochs").__enter__(), 0
+        self._bar.advance(epoch + 1 - self._done)
+        self._done = epoch + 1
+        if self._done == epochs:
+            self._bar.__exit__()
+
+
 _shown: "list[Progress]" = []
 
 
@@ -66,11 +63,6 @@ def take_down() -> None:
     """Stop the bars of work that ended before its time, so that the terminal has its cursor back."""
     for bar in list(_shown):
         _end(bar)
-
-
-def _begin(bar: "Progress") -> None:
-    _shown.append(bar)  # first, as an interrupt may come at any time
-    bar.start()
 
 
 def _end(bar: "Progress") -> None:

@@ -1,8 +1,7 @@
-"""A GPU program recorded once and replayed: one launch a step instead of a hundred."""
+"""A GPU program recorded once and replayed: one launch per step instead of a hundred."""
 
 import gc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -43,23 +42,17 @@ class _Recording:
     def __init__(self, program: Program, inputs: tuple[Tensor, ...]) -> None:
         self._inputs = [t.clone() for t in inputs]
         self._graph = torch.cuda.CUDAGraph()
-        with _no_collection(), torch.cuda.graph(self._graph):
-            self._output = program(*self._inputs)
+        was_on = gc.isenabled()
+        gc.disable()  # while a graph is recorded nothing on the device may be freed, so garbage waits
+        try:
+            with torch.cuda.graph(self._graph):
+                self._output = program(*self._inputs)
+        finally:
+            if was_on:
+                gc.enable()
 
     def __call__(self, *inputs: Tensor) -> Tensor:
         for kept, fresh in zip(self._inputs, inputs, strict=True):
             kept.copy_(fresh)
         self._graph.replay()
         return self._output.clone()
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """While a graph is recorded nothing on the device may be freed, so garbage waits."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

@@ -1,4 +1,4 @@
-"""Which of the critics met during training is the result. Code decides, never a person.
+"""Which critics of a training become its result.
 
 A keeper sees the bank after every epoch and ends with one or more snapshots and their weights: the
 fitted critic is the weighted sum of the scaleless critics λf. One snapshot has weight one.
@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from steincritic.critics.bank import Bank
-from steincritic.errors import InputError, check_choice
-from steincritic.shapes import PerMember
+from steincritic.errors import check_choice
+from steincritic.shapes import PerMember, counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +29,7 @@ class Epoch:
     spread: Callable[[], PerMember]  # sd of the scaleless witness on the training points, on demand
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Snapshots:
     """Banks from one or more epochs with (s, e) coefficients of their fields."""
 
@@ -38,6 +38,9 @@ class Snapshots:
 
     def __post_init__(self) -> None:
         assert self.coefficients.shape == (len(self.banks), len(self.banks[0]))
+
+    def __repr__(self) -> str:
+        return f"Snapshots({counted(len(self.banks), 'epoch')} of {self.banks[0]!r})"
 
 
 class Keeper(Protocol):
@@ -72,8 +75,7 @@ class KeepBest:
     """For each member, the critic of the epoch where its validation monitor was lowest."""
 
     def see(self, epoch: Epoch) -> None:
-        if epoch.monitor is None:
-            raise InputError('selection "monitor" needs validation points: pass validation=')
+        assert epoch.monitor is not None  # fit_bank refuses it without validation points
         if epoch.index == 0:
             self._bank, self._lam = epoch.bank.clone(), epoch.lam.clone()
             self._best = epoch.monitor.clone()

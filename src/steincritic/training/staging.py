@@ -1,4 +1,4 @@
-"""λ, the weight of ½E‖f‖², through training: values, one a bank member.
+"""λ, the weight of ½E‖f‖², through training: values, one per bank member.
 
 A staging answers two questions: where to begin, and where to go after every `every` batches. The
 trainer asks both of any staging and never which kind it holds.
@@ -37,12 +37,8 @@ class Staging(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Staged:
-    """λ at stage k is max(floor, initial * decay**k), [repasky2023] eq. (15).
-
-    >>> [round(Staged(initial=1.0, floor=0.3, decay=0.5).at(k), 3) for k in range(4)]
-    [1.0, 0.5, 0.3, 0.3]
-    """
+class _Falling:
+    """From an initial λ down to a floor, each time by the same factor."""
 
     initial: float
     floor: float
@@ -50,13 +46,31 @@ class Staged:
     every: int | None = None
 
     def __post_init__(self) -> None:
-        _check(self.initial, self.floor, self.decay, self.every)
-
-    def at(self, index: int) -> float:
-        return max(self.floor, self.initial * self.decay**index)
+        check_positive(self.initial, name="lambda (initial)")
+        check_positive(self.floor, name="lambda (floor)")
+        if self.floor > self.initial:
+            raise InputError(
+                f"the floor of lambda must not exceed its initial value: {self.floor} > {self.initial}"
+            )
+        if not 0 < self.decay <= 1:
+            raise InputError(f"decay multiplies lambda, so it lies in (0, 1]: got {self.decay}")
+        if self.every is not None:
+            check_count(self.every, name="every (batches)")
 
     def begin(self) -> Stage:
         return Stage(self.initial)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Staged(_Falling):
+    """λ at stage k is max(floor, initial * decay**k), [repasky2023] eq. (15).
+
+    >>> [round(Staged(initial=1.0, floor=0.3, decay=0.5).at(k), 3) for k in range(4)]
+    [1.0, 0.5, 0.3, 0.3]
+    """
+
+    def at(self, index: int) -> float:
+        return max(self.floor, self.initial * self.decay**index)
 
     def advance(self, stage: Stage, observe: Observe) -> Stage:
         return Stage(self.at(stage.index + 1), stage.index + 1)
@@ -68,25 +82,18 @@ def fixed(lam: float) -> Staged:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Adaptive:
+class Adaptive(_Falling):
     """Lower λ when an observed error rises, [repasky2023] appendix C.5.
 
     After every stage the error must first fall once before its next rise lowers λ again. The error is
     the validation monitor, or the true MSE_p where p is known.
     """
 
-    initial: float
-    floor: float
-    decay: float
-    every: int | None = None
     on: Quantity = "monitor"
 
     def __post_init__(self) -> None:
-        _check(self.initial, self.floor, self.decay, self.every)
+        super().__post_init__()
         check_choice(self.on, name="on", choices=("monitor", "mse_p"))
-
-    def begin(self) -> Stage:
-        return Stage(self.initial)
 
     def advance(self, stage: Stage, observe: Observe) -> Stage:
         error = observe(self.on)
@@ -95,14 +102,3 @@ class Adaptive:
             return Stage(lam, stage.index + 1, last=error, improved=False)
         fell = error < stage.last < math.inf
         return replace(stage, last=error, improved=stage.improved or fell)
-
-
-def _check(initial: float, floor: float, decay: float, every: int | None) -> None:
-    check_positive(initial, name="lambda (initial)")
-    check_positive(floor, name="lambda (floor)")
-    if floor > initial:
-        raise InputError(f"the floor of lambda must not exceed its initial value: {floor} > {initial}")
-    if not 0 < decay <= 1:
-        raise InputError(f"decay multiplies lambda, so it lies in (0, 1]: got {decay}")
-    if every is not None:
-        check_count(every, name="every (batches)")

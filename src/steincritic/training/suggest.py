@@ -1,15 +1,14 @@
-r"""λ through training, chosen by looking: the beginning by the first epoch, the fall by held-out points.
+r"""λ through training, chosen from the data: the start by the first epoch, the fall by held-out points.
 
 For any critic the scale of f is right when $\rho = E\,T_q f / (\lambda E|f|^2)$ is one: the derivative of the
 loss along f is zero there. Under Adam the parameters, and so f, grow at a speed that λ does not change.
 With a small λ the target f*/λ is far away and ρ is far above one after an epoch; with a large λ every step
-of Adam is a large step of λf, which overshoots. So ρ after one epoch tells where an initial λ lies.
+of Adam is a large step of λf, which overshoots. So ρ after one epoch shows where an initial λ lies.
 
-Two paces are tried. The one stops early at a λ that keeps learning features, right where p and q differ
-sharply in few directions. The other begins and ends low, near the lazy regime, right where they differ
-smoothly and everywhere. Which is better is not seen in the first epoch: critics of either are trained on
-four fifths of the points and the pace with the larger mean over standard deviation on the other fifth,
-averaged over the five folds, is taken.
+Two paces are tried. One stops early at a λ that keeps learning features, which suits p and q that differ
+sharply in few directions. The other starts and ends low, near the lazy regime, which suits smooth
+differences everywhere. Five-fold cross-validation chooses: the larger mean over standard deviation of the
+witness on held-out points wins.
 """
 
 from collections.abc import Sequence
@@ -67,11 +66,10 @@ def suggest_staging(
 ) -> Staged:
     r"""A staging for `fit_critic` with this model, data and training; `staging="auto"` takes it.
 
-    A bank of critics, one for each λ of a grid from 0.001 to 100, trains for one epoch and tells two
-    beginnings, where ρ has fallen to 4 and to 16. Under Adam λ sets the step in function space, and over T
-    steps a step size falls by √T or T in the classical schedules: from the first λ by √T within two thirds of
-    the epochs, or from the second by T over all of them. Held-out points decide between the two. In all it
-    costs about as much as ten critics, trained together.
+    A bank of critics, one for each λ of a grid from 0.001 to 100, trains for one epoch and gives two
+    beginnings, where ρ has fallen to 4 and to 16. From the first λ falls by √T within two thirds of the
+    epochs, from the second by T over all of them, as step sizes do in the classical schedules of T steps.
+    Held-out points decide. In all it costs about as much as ten critics, trained together.
 
     >>> import steincritic as sc
     >>> p, q = sc.models.GaussianMixture([[0.5, 0.0]]), sc.models.GaussianMixture([[0.0, 0.0]])

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from steincritic.diagnosis.doctor.patient import Patient, Status, Verdict, answer, short
+from steincritic.data.points import answer
+from steincritic.diagnosis.doctor.patient import Patient, Status, Verdict, short
 from steincritic.errors import ModelError
 from steincritic.models.base import DensityModel
 from steincritic.rng import generator
@@ -19,7 +20,7 @@ def check_shape(patient: Patient) -> Verdict:
     if isinstance(patient.model, DensityModel):
         patient.log_prob(x)
         patient.log_prob(x[:1])
-        detail += "; model.log_prob gives one number a row"
+        detail += "; model.log_prob gives one number per row"
     return "passed", f"{detail}."
 
 

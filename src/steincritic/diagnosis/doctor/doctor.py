@@ -6,7 +6,7 @@ E_q[T_q f] = 0 on the model's own draws, and rows, seeds, dtypes and devices do 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +15,10 @@ from torch.distributions import Distribution
 from steincritic.data.arrays import as_points
 from steincritic.data.points import PointsLike, ScoredPoints
 from steincritic.devices import DeviceLike, resolve_device
-from steincritic.diagnosis.doctor.answers import (
-    check_columns,
-    check_device,
-    check_dtypes,
-    check_finite_values,
-    check_rows,
-    check_shape,
-)
+from steincritic.diagnosis.doctor import answers, own_draws
 from steincritic.diagnosis.doctor.gradient import check_gradient
-from steincritic.diagnosis.doctor.own_draws import check_identity, check_independence
 from steincritic.diagnosis.doctor.patient import Patient, Status, Verdict
 from steincritic.diagnosis.doctor.sampling import draw, generators_restored
-from steincritic.diagnosis.doctor.support import check_edges, check_space
 from steincritic.errors import InputError, ModelError, check_count
 from steincritic.files import write_json
 from steincritic.models.base import ModelLike, SamplingModel, as_model, dimension
@@ -67,7 +58,7 @@ class Checkup:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
-        checks = [{"name": f.name, "status": f.status, "detail": f.detail} for f in self.checks]
+        checks = [asdict(finding) for finding in self.checks]
         return {"ok": self.ok, "n": self.n, "seed": self.seed, "checks": checks}
 
     def __repr__(self) -> str:
@@ -147,15 +138,15 @@ def _examined(patient: Patient) -> list[Finding]:
 
 
 _CHECKS: dict[str, Callable[[Patient], Verdict]] = {
-    "shape": check_shape,
-    "finite values": check_finite_values,
-    "rows by themselves": check_rows,
-    "dtypes": check_dtypes,
-    "device": check_device,
-    "continuous columns": check_columns,
+    "shape": answers.check_shape,
+    "finite values": answers.check_finite_values,
+    "rows by themselves": answers.check_rows,
+    "dtypes": answers.check_dtypes,
+    "device": answers.check_device,
+    "continuous columns": answers.check_columns,
     "score and log-density": check_gradient,
-    "independent draws": check_independence,
-    "Stein's identity": check_identity,
-    "edges of the support": check_edges,
-    "one space": check_space,
+    "independent draws": own_draws.check_independence,
+    "Stein's identity": own_draws.check_identity,
+    "edges of the support": own_draws.check_edges,
+    "one space": own_draws.check_space,
 }

@@ -69,7 +69,7 @@ def stein_identity(own: ScoredPoints, slowness: float) -> Identity:
         results.append(_judged(values, _studentized(values, slowness), bound_sum, label))
     trusted = [r for r in results if not r[2]]
     worst, name, heavy = max(trusted, key=_excess, default=max(results, key=_excess))
-    if abs(worst[0]) <= worst[1]:  # nothing that can be trusted speaks against the model
+    if abs(worst[0]) <= worst[1]:  # no mean that can be trusted is beyond its bound
         worst, name, heavy = max(results, key=_excess)
     ratio = -float((y * s).sum(1).mean()) / d
     return Identity(worst=worst[0], bound=worst[1], function=name, heavy=heavy, ratio=ratio or 1.0)

@@ -1,21 +1,14 @@
 """The model under examination, with everything that more than one check looks at."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import torch
-from torch import Tensor
 
-from steincritic.data.arrays import as_float_tensor
-from steincritic.data.points import ScoredPoints
-from steincritic.diagnosis.doctor.identity import (
-    Identity,
-    robust_frame,
-    stein_identity,
-)
-from steincritic.errors import InputError, ModelError
+from steincritic.data.points import ScoredPoints, answer, checked_score
+from steincritic.diagnosis.doctor.identity import Identity, robust_frame, stein_identity
+from steincritic.errors import ModelError
 from steincritic.models.base import DensityModel, Model
 from steincritic.models.mixing import autocorrelation_time
 from steincritic.shapes import PerPoint, Points
@@ -77,13 +70,7 @@ class Patient:
         return stein_identity(self.own, self.slowness)
 
     def score(self, x: Points) -> Points:
-        score = answer(lambda: self.model.score(x.clone()), f"model.score(x of shape {tuple(x.shape)})")
-        if score.shape != x.shape:
-            raise ModelError(
-                f"model.score must return the shape of its argument, {tuple(x.shape)}; got "
-                f"{tuple(score.shape)}"
-            )
-        return score
+        return checked_score(self.model, x.clone())
 
     def log_prob(self, x: Points) -> PerPoint:
         model = self.model
@@ -91,24 +78,9 @@ class Patient:
         value = answer(lambda: model.log_prob(x), f"model.log_prob(x of shape {tuple(x.shape)})")
         if value.shape != x.shape[:1]:
             raise ModelError(
-                f"model.log_prob must return one number a row, shape ({len(x)},); got {tuple(value.shape)}"
+                f"model.log_prob must return one number per row, shape ({len(x)},); got {tuple(value.shape)}"
             )
         return value
-
-
-def answer(question: Callable[[], Any], name: str) -> Tensor:
-    """What the model answers, as a detached tensor; whatever goes wrong inside it is a ModelError."""
-    try:
-        answer = question()
-    except ModelError:
-        raise
-    except Exception as error:
-        first_line = str(error).splitlines()[0].rstrip(" :.") if str(error) else "no message"
-        raise ModelError(f"{name} raised {type(error).__name__}: {first_line}") from error
-    try:
-        return as_float_tensor(answer, name=name).detach()
-    except InputError as error:
-        raise ModelError(str(error)) from None
 
 
 def short(dtype: torch.dtype) -> str:

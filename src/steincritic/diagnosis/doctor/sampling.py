@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from steincritic.diagnosis.doctor.patient import FEW, Verdict, answer
+from steincritic.data.points import answer, checked_draws
+from steincritic.diagnosis.doctor.patient import FEW, Verdict
 from steincritic.errors import ModelError
 from steincritic.models.base import Model, SamplingModel, dimension
 from steincritic.rng import derive
@@ -24,7 +25,7 @@ _PATIENCE = 5.0  # seconds that drawing and scoring may take by default
 
 def draw(model: Model, n: int | None, seed: int, data: Points | None) -> tuple[Points | None, Verdict]:
     if not isinstance(model, SamplingModel):
-        return None, ("skipped", "The model has no sample(n, seed=0): exact tests are out of reach.")
+        return None, ("skipped", "The model has no sample(n, seed=0): exact tests are not possible.")
     try:
         dim = dimension(model) if data is None else data.shape[1]
         if n is None:
@@ -36,9 +37,7 @@ def draw(model: Model, n: int | None, seed: int, data: Points | None) -> tuple[P
 
 
 def _sampled(model: SamplingModel, n: int, seed: int, dim: int | None) -> Points:
-    draws = answer(lambda: model.sample(n, seed=seed), f"model.sample({n})")
-    if draws.ndim != 2 or len(draws) != n or (dim is not None and draws.shape[1] != dim):
-        raise ModelError(f"model.sample({n}) must return shape ({n}, {dim or 'd'}), got {tuple(draws.shape)}")
+    draws = checked_draws(model, n, seed, dim=dim)
     if not bool(draws.isfinite().all()):
         rows = int((~draws.isfinite().all(-1)).sum())
         raise ModelError(f"model.sample({n}) has NaN or infinite values in {rows} rows")
@@ -49,7 +48,7 @@ def _affordable(model: SamplingModel, seed: int, dim: int | None) -> int:
     """How many draws to look at: as many as are useful, 1, 2 or 5 times a power of ten if that is slow."""
     start = time.perf_counter()
     pilot = _sampled(model, _PILOT, derive(seed, "draws"), dim)
-    with suppress(ModelError):  # told by the checks
+    with suppress(ModelError):  # the checks report it
         answer(lambda: model.score(pilot), "model.score")
     useful = min(MOST_DRAWS, max(LEAST_DRAWS, _NUMBERS // pilot.shape[1]))
     possible = max(_PILOT, int(_PILOT * _PATIENCE / (time.perf_counter() - start)))

@@ -1,7 +1,7 @@
 """Models of other libraries. None of these is imported before one of its objects is at hand.
 
-`adapt` looks at the class of an object, `as_model` asks it first. What no class tells (a plain function
-written for JAX, a NumPyro model, a diffusion net) has its own name here.
+`adapt` looks at the class of an object, `as_model` asks it first. What cannot be recognized (a plain
+function written for JAX, a NumPyro model, a diffusion net) has its own class here.
 """
 
 from importlib import import_module
@@ -30,17 +30,9 @@ __all__ = [
     "adapt",
 ]
 
-_FILES = {  # first part of a class's module: the file here that knows such objects
-    "jaxlib": "jax",
-    "normflows": "normflows",
-    "numpyro": "numpyro",
-    "openmm": "openmm",
-    "pymc": "pymc",
-    "scipy": "scipy",
-    "sklearn": "sklearn",
-    "stan": "stan",
-    "zuko": "zuko",
-}
+# first part of a class's module: the file here that knows such objects
+_KNOWN = ("normflows", "numpyro", "openmm", "pymc", "scipy", "sklearn", "stan", "zuko")
+_FILES = {"jaxlib": "jax", **{name: name for name in _KNOWN}}
 
 
 def adapt(obj: Any) -> Model | None:

@@ -4,14 +4,16 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from steincritic.errors import InputError, ModelError, check_choice, check_count, check_positive
 from steincritic.models.adapters.energy import weights_like
+from steincritic.models.base import Described
 from steincritic.models.mixture import as_parameter
 from steincritic.rng import generator
-from steincritic.shapes import Points
+from steincritic.shapes import Numbers, Points
 
 _SCORES: dict[str, Callable[[Tensor, Tensor, float, float], Tensor]] = {  # x, net(x), alpha, sigma
     "epsilon": lambda x, out, alpha, sigma: -out / sigma,
@@ -20,7 +22,7 @@ _SCORES: dict[str, Callable[[Tensor, Tensor, float, float], Tensor]] = {  # x, n
 }
 
 
-class DiffusionModel:
+class DiffusionModel(Described):
     """What a net says about x = alpha x0 + sigma noise, x0 a data point; test `noised(data)` with it.
 
     Args:
@@ -60,7 +62,7 @@ class DiffusionModel:
         cls,
         net: Callable[..., Any],
         step: int,
-        alphas_cumprod: Any,
+        alphas_cumprod: Tensor | np.ndarray | Sequence[float],
         *,
         prediction: str = "epsilon",
         shape: Sequence[int] | None = None,
@@ -75,11 +77,15 @@ class DiffusionModel:
         sigma, alpha = math.sqrt(1 - kept), math.sqrt(kept)
         return cls(net, sigma=sigma, alpha=alpha, time=step, prediction=prediction, shape=shape)
 
+    def _about(self) -> str:
+        return f"noise {self.sigma:.3g}"
+
     def score(self, x: Points) -> Points:
         with torch.no_grad():
             given = x.detach().to(self.like if isinstance(self._net, nn.Module) else x)
             rows = given if self._shape is None else given.view(len(x), *self._shape)
-            out = self._net(rows) if self._time is None else self._net(rows, self._times(rows))
+            times = () if self._time is None else (self._times(rows, self._time),)
+            out = self._net(rows, *times)
             out = getattr(out, "sample", out)
             if out.shape != rows.shape:
                 raise ModelError(
@@ -87,17 +93,17 @@ class DiffusionModel:
                 )
             return self._score(x, out.reshape(x.shape).to(x), self.alpha, self.sigma)
 
-    def noised(self, x: Any, *, seed: int = 0) -> Points:
+    def noised(self, x: Numbers, *, seed: int = 0) -> Points:
         """Data at this noise level."""
         data = as_parameter(x, "x")
         source = generator(seed, "diffusion noise", device=data.device)
         noise = torch.randn(data.shape, generator=source, dtype=data.dtype, device=data.device)
         return self.alpha * data + self.sigma * noise
 
-    def _times(self, rows: Tensor) -> Tensor:
-        assert self._time is not None
-        kind = torch.long if isinstance(self._time, int) else rows.dtype
-        return torch.full((len(rows),), self._time, dtype=kind, device=rows.device)
+    @staticmethod
+    def _times(rows: Tensor, time: float) -> Tensor:
+        kind = torch.long if isinstance(time, int) else rows.dtype
+        return torch.full((len(rows),), time, dtype=kind, device=rows.device)
 
 
 def _number(value: Any, name: str) -> float:

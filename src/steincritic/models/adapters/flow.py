@@ -10,14 +10,14 @@ from steincritic.shapes import Points
 
 
 class FlowModel(LogDensity):
-    """A normalizing flow; its own draws tell its dimension, dtype and device."""
+    """A normalizing flow; dimension, dtype and device come from its draws."""
 
     def __init__(self, log_prob: Callable[[Tensor], Tensor], draw: Callable[[int], Tensor]) -> None:
         self._draw = draw
         probe = seeded_draws(lambda: draw(2), seed=0)
         if probe.ndim != 2:
             raise InputError(
-                f"a flow must describe vectors, (n, d) a batch of draws; got {tuple(probe.shape)}: flatten "
+                f"a flow must describe vectors, draws of shape (n, d); got {tuple(probe.shape)}: flatten "
                 "its points, or fix its context to one row"
             )
         self.like = probe[:0, 0]

@@ -10,10 +10,11 @@ from torch import Tensor
 
 from steincritic.errors import ModelError, check_count
 from steincritic.models.adapters.outside import require
+from steincritic.models.base import Described
 from steincritic.shapes import PerPoint, Points
 
 
-class JaxDensity:
+class JaxDensity(Described):
     """A JAX function from one point (d,) to its log-density, a number, normalized or not.
 
     Args:

@@ -1,20 +1,20 @@
 """Kernel density estimates with Gaussian kernels: a mixture with a component at every point."""
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from steincritic.errors import InputError, check_count
+from steincritic.models.base import Described
 from steincritic.models.mixture import as_parameter
 from steincritic.rng import generator
-from steincritic.shapes import PerPoint, Points
+from steincritic.shapes import Numbers, PerPoint, Points, counted
 
 _BLOCK = 4_000_000  # distances held at once
 
 
-class KernelDensity:
+class KernelDensity(Described):
     r"""$q(x) = \sum_i w_i N(x; t_i, H)$, all kernels with one covariance H.
 
     Args:
@@ -23,7 +23,7 @@ class KernelDensity:
         weights: (m,), normalized here; equal when left out.
     """
 
-    def __init__(self, points: Any, covariance: Any, weights: Any = None) -> None:
+    def __init__(self, points: Numbers, covariance: Numbers, weights: Numbers | None = None) -> None:
         self.points = as_parameter(points, "points")
         self.dim = self.points.shape[1]
         factor, failed = torch.linalg.cholesky_ex(as_parameter(covariance, "covariance").to(self.points))
@@ -36,6 +36,9 @@ class KernelDensity:
         log_det = 2 * factor.diagonal().log().sum()
         self._log_scale = -0.5 * (float(log_det) + self.dim * math.log(2 * math.pi))
         self._inside = self._whitened(self.points)
+
+    def _about(self) -> str:
+        return counted(len(self.points), "kernel")
 
     def log_prob(self, x: Points) -> PerPoint:
         blocks = self._blocks(self._whitened(x))

@@ -8,14 +8,15 @@ import torch
 
 from steincritic.errors import InputError, ModelError, check_count
 from steincritic.models.adapters.outside import by_numpy
+from steincritic.models.base import Described
 from steincritic.rng import derive
-from steincritic.shapes import PerPoint, Points
+from steincritic.shapes import Numbers, PerPoint, Points
 
 _STEP = np.finfo(np.float64).eps ** 0.2  # balances the error h⁴ of the rule with rounding eps / h
 
 
-class NumericDensity:
-    """A black-box log-density (n, d) -> (n,) in float64; 4d evaluations a score, errors near 1e-10 of it.
+class NumericDensity(Described):
+    """A black-box log-density (n, d) -> (n,) in float64; 4d evaluations per score, errors near 1e-10 of it.
 
     Args:
         log_prob: the log-density, normalized or not, finite around every point that is scored.
@@ -29,7 +30,7 @@ class NumericDensity:
         log_prob: Callable[[np.ndarray], Any],
         dim: int,
         *,
-        scale: Any = 1.0,
+        scale: Numbers = 1.0,
         draw: Callable[[int, np.random.Generator], Any] | None = None,
     ) -> None:
         check_count(dim, name="dim")

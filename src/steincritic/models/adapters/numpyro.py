@@ -27,7 +27,7 @@ class NumPyroPosterior(JaxDensity):
         self._call = (model, args, kwargs)
         sites = _sites(model, args, kwargs)
         info = util.initialize_model(key(0), model, model_args=args, model_kwargs=kwargs)
-        first = info.param_info.z  # dict of one unconstrained array a parameter
+        first = info.param_info.z  # dict of one unconstrained array per parameter
         if not first:
             raise InputError("this NumPyro model has no continuous parameters")
         flat, self._unravel = ravel_pytree(first)
@@ -43,18 +43,16 @@ class NumPyroPosterior(JaxDensity):
         """Draws of the parameters, `mcmc.get_samples()` or ArviZ's, as points (n, dim)."""
         util = require("numpyro.infer.util", extra="numpyro")
         ravel_pytree = require("jax.flatten_util", extra="jax").ravel_pytree
-        jax = require("jax", extra="jax")
         arrays = named_draws(draws, self._own_shapes)
-        given = {name: jax.numpy.asarray(array) for name, array in arrays.items()}
-        points = jax.vmap(lambda point: ravel_pytree(util.unconstrain_fn(*self._call, point))[0])(given)
+        given = {name: self._jax.numpy.asarray(array) for name, array in arrays.items()}
+        points = self._jax.vmap(lambda point: ravel_pytree(util.unconstrain_fn(*self._call, point))[0])(given)
         found = to_torch(points)
         check_mapped(arrays, found, self.names)
         return found
 
     def constrain(self, x: Points) -> dict[str, np.ndarray]:
         """Points as draws of the parameters, and of what the model computes from them."""
-        jax = require("jax", extra="jax")
-        values = jax.vmap(lambda v: self._constrain(self._unravel(v)))(self._given(x))
+        values = self._jax.vmap(lambda v: self._constrain(self._unravel(v)))(self._given(x))
         return {name: np.asarray(value) for name, value in values.items()}
 
 

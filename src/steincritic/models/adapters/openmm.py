@@ -6,10 +6,11 @@ import numpy as np
 
 from steincritic.errors import InputError, check_positive
 from steincritic.models.adapters.outside import by_numpy, require
+from steincritic.models.base import Described
 from steincritic.shapes import PerPoint, Points
 
 
-class OpenMMModel:
+class OpenMMModel(Described):
     """The Boltzmann distribution of a context; a point is all positions in nm, x1 y1 z1 x2 ..., (n, 3 atoms).
 
     Args:

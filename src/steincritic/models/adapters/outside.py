@@ -32,15 +32,14 @@ def by_numpy(function: Callable[[np.ndarray], Any], x: Tensor) -> Tensor:
 def flat_draws(draws: Any) -> dict[str, np.ndarray]:
     """Named draws as arrays (n, ...): of a mapping, or of ArviZ's InferenceData with its chains joined."""
     if hasattr(draws, "posterior"):
-        posterior = draws.posterior
         return {
             str(name): np.asarray(values.values).reshape(-1, *values.shape[2:])
-            for name, values in posterior.data_vars.items()
+            for name, values in draws.posterior.data_vars.items()
         }
     arrays = {str(name): np.asarray(values) for name, values in draws.items()}
     if any(array.ndim == 0 for array in arrays.values()):
         raise InputError(
-            "draws must be arrays with one row a draw, got a number; for one draw pass value[None]"
+            "draws must be arrays with one row per draw, got a number; for one draw pass value[None]"
         )
     return arrays
 
@@ -81,7 +80,7 @@ def check_mapped(draws: dict[str, np.ndarray], points: Points, names: list[str])
 
 
 def element_names(name: str, shape: tuple[int, ...]) -> list[str]:
-    """tau, or theta[0], theta[1], ...: one name a number."""
+    """tau, or theta[0], theta[1], ...: one name per number."""
     if not shape:
         return [name]
     return [f"{name}[{', '.join(map(str, index))}]" for index in np.ndindex(*shape)]

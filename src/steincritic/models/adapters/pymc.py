@@ -8,10 +8,11 @@ import torch
 
 from steincritic.errors import InputError
 from steincritic.models.adapters.outside import by_numpy, check_mapped, element_names, named_draws, require
+from steincritic.models.base import Described
 from steincritic.shapes import PerPoint, Points
 
 
-class PyMCPosterior:
+class PyMCPosterior(Described):
     """The posterior of a `pymc.Model`, in unconstrained coordinates: those of `model.value_vars`.
 
     A scale tau > 0, say, is the coordinate tau_log__ here, and the density has the Jacobian in it. Draws
@@ -22,9 +23,7 @@ class PyMCPosterior:
         require("pymc", extra="pymc")
         if model.discrete_value_vars:
             names = ", ".join(v.name for v in model.discrete_value_vars)
-            raise InputError(
-                f"discrete parameters have no score: {names}; sum them out (pymc-extras marginalises)"
-            )
+            raise InputError(f"discrete parameters have no score: {names}; sum them out (pymc-extras does)")
         if not model.value_vars:
             raise InputError("this PyMC model has no continuous parameters")
         self._model = model

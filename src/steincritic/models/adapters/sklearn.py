@@ -34,17 +34,12 @@ def _mixture(fitted: Any) -> GaussianMixture:
     if not hasattr(fitted, "means_"):
         raise InputError(f"this {type(fitted).__name__} is not fitted: call fit(x) first")
     means = np.asarray(fitted.means_, dtype=np.float64)
-    k, d = means.shape
-    given = np.asarray(fitted.covariances_, dtype=np.float64)
-    full = {
-        "full": lambda: given,
-        "tied": lambda: np.broadcast_to(given, (k, d, d)).copy(),
-        "diag": lambda: given[:, :, None] * np.eye(d),
-        "spherical": lambda: given[:, None, None] * np.eye(d),
-    }[fitted.covariance_type]()
+    covariances = np.asarray(fitted.covariances_, dtype=np.float64)
+    if fitted.covariance_type == "tied":
+        covariances = np.repeat(covariances[None], len(means), axis=0)
     weights = np.asarray(fitted.weights_, dtype=np.float64)
     used = weights > 0
-    return GaussianMixture(means[used], full[used], weights[used])
+    return GaussianMixture(means[used], covariances[used], weights[used])
 
 
 def _kernel_density(fitted: Any) -> KernelDensity:

@@ -5,16 +5,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from steincritic.errors import InputError
+from steincritic.errors import InputError, first_line
 from steincritic.models.adapters.outside import by_numpy, check_names, element_names, flat_draws, require
+from steincritic.models.base import Described
 from steincritic.shapes import PerPoint, Points
 
 
-class StanPosterior:
+class StanPosterior(Described):
     """The posterior of `stan.build(program, data)`, in unconstrained coordinates, Jacobian included.
 
-    Draws in the model's own parameters go through `unconstrain` before they are tested; PyStan does not tell
-    what a coordinate is, so `dim` and `names` are known from then on. A point takes milliseconds, for PyStan
+    Draws in the model's own parameters go through `unconstrain` before they are tested; PyStan does not
+    name the coordinates, so `dim` and `names` are known from then on. A point takes milliseconds, as PyStan
     asks a local server.
     """
 
@@ -32,7 +33,7 @@ class StanPosterior:
         return by_numpy(lambda rows: np.array([self._model.grad_log_prob(row.tolist()) for row in rows]), x)
 
     def unconstrain(self, draws: Any) -> Points:
-        """Draws as points (n, dim): a fit of PyStan, or a mapping of arrays with one row a draw."""
+        """Draws as points (n, dim): a fit of PyStan, or a mapping of arrays with one row per draw."""
         arrays = _of_fit(draws) if hasattr(draws, "_draws") else flat_draws(draws)
         names = [name for name in self._model.param_names if name in arrays]
         n = check_names(arrays, names or list(self._model.param_names))
@@ -40,9 +41,8 @@ class StanPosterior:
         try:
             points = [self._model.unconstrain_pars(row) for row in rows]
         except RuntimeError as error:
-            reason = str(error).splitlines()[0]
             raise InputError(
-                f"PyStan cannot read these draws of {', '.join(names)} ({reason}); the model has "
+                f"PyStan cannot read these draws of {', '.join(names)} ({first_line(error)}); the model has "
                 f"{', '.join(self._model.param_names)}"
             ) from None
         found = torch.tensor(points, dtype=torch.float64)

@@ -1,22 +1,22 @@
 """Student's t distribution of vectors, with the score in closed form."""
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from steincritic.errors import InputError, check_count, check_positive
+from steincritic.models.base import Described
 from steincritic.models.mixture import as_parameter
 from steincritic.rng import derive
-from steincritic.shapes import PerPoint, Points
+from steincritic.shapes import Numbers, PerPoint, Points
 
 
-class MultivariateT:
+class MultivariateT(Described):
     """Location (d,), shape matrix (d, d) and degrees of freedom."""
 
-    def __init__(self, location: Any, shape: Any, freedom: float) -> None:
+    def __init__(self, location: Numbers, shape: Numbers, freedom: float) -> None:
         check_positive(freedom, name="degrees of freedom")
         self.location, self.freedom = as_parameter(location, "location"), freedom
         self.dim = len(self.location)

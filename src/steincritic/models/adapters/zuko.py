@@ -32,5 +32,5 @@ def adapt(obj: Any) -> FlowModel | None:
 
 
 def _check_base(distribution: Distribution) -> None:
-    """zuko's flows do not tell their support; one of a base with edges has edges too."""
+    """zuko's flows do not state their support; a flow from a base with edges has edges too."""
     check_support(getattr(distribution, "base", distribution))
