@@ -3,10 +3,10 @@
     python benchmarks/gibbs.py --out results/benchmarks/gibbs-cpu.json
     python benchmarks/gibbs.py --sweeps 20 --out out/gibbs-benchmark.json
 
-The floor is what a chain in x cannot do without: x B and h B', (n, d) by (d, m) and back, once a sweep,
-into arrays that are there already. `block_gibbs` runs its chain in m coordinates instead of d (same
+The floor is what a chain in x cannot do without: x B and h B', (n, d) by (d, m) and back, once per sweep,
+into arrays that exist already. `block_gibbs` runs its chain in m coordinates instead of d (same
 law), so a second floor holds the products of that chain. Products and sampler are measured in turn in one
-process, the products over `--products` sweeps; the ratio is that of the times a sweep, each the fastest
+process, the products over `--products` sweeps; the ratio is that of the times per sweep, each the fastest
 of its rounds.
 """
 
@@ -31,7 +31,7 @@ class Case:
     visible: int = 784
     hidden: int = 100
     sweeps: int = 2000
-    products: int = 20  # sweeps of bare products a round
+    products: int = 20  # sweeps of bare products per round
     rounds: int = 3
     device: str = "cpu"
 
@@ -83,7 +83,7 @@ def measure(case: Case) -> dict[str, Any]:
     for _ in range(case.rounds):
         for name, (work, sweeps) in ways.items():
             taken[name].append(seconds(work, case.device) / sweeps)
-            print(f"{name:15s} {1e3 * taken[name][-1]:8.2f} ms a sweep", flush=True)
+            print(f"{name:15s} {1e3 * taken[name][-1]:8.2f} ms per sweep", flush=True)
     best = {name: min(values) for name, values in taken.items()}
     return {
         **asdict(case),

@@ -1,4 +1,4 @@
-"""Cost of one critic-step: the plain way of research code against a bank, in one run.
+"""Cost of one training step of one critic: the plain way of research code against a bank, in one run.
 
     python benchmarks/training.py --out results/benchmarks/training-cpu.json
     python benchmarks/training.py --device cuda --out results/benchmarks/training-h200.json
@@ -50,7 +50,7 @@ GROWTH = {
     "batch": [40, 200, 1000],
 }
 TABLE_10D = Case(width=512, batch=200, dim=10, members=90)
-STEPS = 20  # of the plain way in a round; the bank takes 100, or 20 where they are heavy
+STEPS = 20  # of the plain way per round; the bank takes 100, or 20 where they are heavy
 _HEAVY = 10**7
 
 
@@ -171,7 +171,7 @@ def main() -> None:
         print(
             f"{group:9s} width {case.width:4d} batch {case.batch:4d} d {case.dim:3d} members "
             f"{case.members:3d} {case.divergence:9s} plain {row['plain_ms']:7.3f} ms  bank "
-            f"{row['bank_ms']:7.4f} ms a critic-step  ratio {row['ratio']:7.1f}",
+            f"{row['bank_ms']:7.4f} ms per critic-step  ratio {row['ratio']:7.1f}",
             flush=True,
         )
 

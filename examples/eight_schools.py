@@ -27,7 +27,7 @@ def eight_schools(effects, errors):  # noqa: ANN001, ANN201
         numpyro.sample("effect", dist.Normal(mu + tau * base, errors), obs=effects)
 
 
-def main(out: Path, draws: int = 1000) -> dict[str, sc.Diagnosis]:
+def main(out: Path, draws: int = 1000) -> dict[str, sc.CheckResult]:
     q = sc.models.NumPyroPosterior(eight_schools, EFFECTS, ERRORS)  # known by its score
     q = sc.models.LangevinModel(q)  # with a sampler, so that the report can say where
 
@@ -43,10 +43,10 @@ def main(out: Path, draws: int = 1000) -> dict[str, sc.Diagnosis]:
 
     found = {}
     for name, samples, chains in (("NUTS", mcmc.get_samples(), 4), ("mean-field VI", guessed, 1)):
-        check = sc.check_draws(q, q.model.unconstrain(samples), chains=chains, names=q.model.names)
-        print(f"\n{name}\n{check.summary()}")
-        sc.save_report(check, out / f"{name}.html")
-        found[name] = check
+        result = sc.check_draws(q, q.model.unconstrain(samples), chains=chains, names=q.model.names)
+        print(f"\n{name}\n{result.summary()}")
+        result.save(out / name, title=f"Eight schools: {name}")
+        found[name] = result
     return found
 
 

@@ -21,4 +21,4 @@ def test_eight_schools(tmp_path, capsys):
     found = example("eight_schools").main(tmp_path, draws=200)
     assert set(found) == {"NUTS", "mean-field VI"}
     assert "log tau" in found["NUTS"].names
-    assert (tmp_path / "NUTS.html").is_file() and "worth" in capsys.readouterr().out
+    assert (tmp_path / "NUTS" / "report.html").is_file() and "worth" in capsys.readouterr().out

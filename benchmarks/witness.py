@@ -1,9 +1,9 @@
-"""`steincritic score` on files that grow: rows a second and peak memory against the number of rows.
+"""`steincritic witness` on larger and larger files: rows per second and peak memory.
 
-    python benchmarks/score.py --rows 1000000 10000000 --out results/benchmarks/score-cpu.json
+    python benchmarks/witness.py --rows 1000000 10000000 --out results/benchmarks/witness-cpu.json
 
-Every row of the record is one run of the command on a temporary npy file, csv written as a user would have
-it. The time of a run on a thousand rows, which is that of starting Python and torch, is taken off before
+Each entry of the record is one run of the command on a temporary npy file, with --out as a user would give
+it. The time of a run on a thousand rows, which is that of starting Python and torch, is subtracted before
 rows are divided by seconds; memory is the peak of the whole process. On a busy machine look at
 cpu_seconds and set OMP_NUM_THREADS=1.
 """
@@ -29,7 +29,7 @@ START = 1000  # rows of the run that measures the start
 _BLOCK = 100_000
 _MODEL = "from steincritic.data import mixture\n\nmodel = mixture({dim}).model\n"
 
-# The peak is asked of the process itself: what the system tells its parent counts the parent's memory too.
+# The process reports its own peak: what the system reports to its parent counts the parent's memory too.
 _RUN = """
 import sys, time
 from pathlib import Path
@@ -55,10 +55,10 @@ class Case:
 
 
 def measure(case: Case, folder: Path) -> dict[str, Any]:
-    """Makes the data, scores them in a process of its own, removes them."""
+    """Make the data, run the command on them in a process of its own, remove them."""
     data, out = folder / "data.npy", folder / "witness.csv"
     write_data(case, data)
-    command = [sys.executable, "-c", _RUN, "score", str(data), "--critic", str(folder / "critic")]
+    command = [sys.executable, "-c", _RUN, "witness", str(data), "--critic", str(folder / "critic")]
     command += ["--model", f"{folder / 'model.py'}:model", "--out", str(out)]
     command += ["--chunk", str(case.chunk), "--json"]
     start = time.perf_counter()
@@ -123,13 +123,13 @@ def main() -> None:
     parser.add_argument("--dim", type=int, default=20)
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")
     parser.add_argument("--chunk", type=int, default=100_000)
-    parser.add_argument("--out", type=Path, default=Path("out/score-benchmark.json"))
+    parser.add_argument("--out", type=Path, default=Path("out/witness-benchmark.json"))
     arguments = parser.parse_args()
     start = time.perf_counter()
     results = run(arguments.rows, arguments.dim, arguments.dtype, arguments.chunk)
     Record(
-        name="benchmark-score",
-        command=f"python benchmarks/score.py --rows {' '.join(map(str, arguments.rows))} "
+        name="benchmark-witness",
+        command=f"python benchmarks/witness.py --rows {' '.join(map(str, arguments.rows))} "
         f"--dim {arguments.dim} --dtype {arguments.dtype} --chunk {arguments.chunk}",
         config={"dim": arguments.dim, "dtype": arguments.dtype, "chunk": arguments.chunk},
         seed=0,
