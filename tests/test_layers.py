@@ -24,7 +24,7 @@ MATHEMATICS = {"models", "stein", "critics", "training"}
 UPWARD = {  # (module, layer): why it may import that later layer, inside a function only
     ("diagnosis/check.py", "report"): "results save themselves as a page",
 }
-SHARED = {"study", "record", "tables", "drawing"}  # what every study may import
+SHARED = {"study", "record", "sweep", "tables", "drawing"}  # what every study may import
 BETWEEN_STUDIES = {  # (study, other): what for
     ("digits", "power"): "the same tests, by the same names",
     ("power", "paper"): "the paper's optimal critic, and its way to measure power",

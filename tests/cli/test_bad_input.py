@@ -120,7 +120,7 @@ MODELS = {
     "sampler raises": (fit_of(model=Score(sample=lambda n, s: raises(n))), "model.sample.* raised OSError"),
     "log-density of one number": (
         fit_of(model=lambda x: -(x**2).sum()),
-        "log-density must return one number a row",
+        "log-density must return one number per row",
     ),
     "log-density without torch": (
         fit_of(model=lambda x: torch.tensor(x.detach().numpy()).sum(-1)),

@@ -42,6 +42,8 @@ class Compare(Common, AsJson, TestOptions, _Candidates, Data):
 
     test: OptionalText = None
     """crossfit, split, ksd, ksdagg or fssd; none skips the tests; by default the program decides."""
+    drop_nan: bool = False
+    """Leave out rows with NaN or infinite values."""
     out: OptionalPath = None
     """Folder for comparison.json."""
 
@@ -59,19 +61,21 @@ class Compare(Common, AsJson, TestOptions, _Candidates, Data):
             prepare(self.out)
 
     def __call__(self) -> int:
+        from steincritic.data.tables import read_table
         from steincritic.diagnosis.compare import compare
         from steincritic.files import write_json
 
+        table = read_table(self.data, drop_nan=self.drop_nan)
         result = compare(
             [model_named(spec) for spec in self.model],
-            self.data,
+            table.x,
             names=self.name or self.model,
             level=self.level,
             seed=self.seed,
             test=self.for_each(),
             device=self.device,
         )
-        about = {"models": list(self.model), "data": str(self.data)}
+        about = {"models": list(self.model), "data": str(self.data), "dropped": table.dropped}
         content = described(result.to_dict(), command="compare", **about)
         if self.out is not None:
             write_json(self.out / "comparison.json", content)

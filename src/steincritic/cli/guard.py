@@ -42,7 +42,7 @@ class Manner:
         return cls("--json" in arguments, "--quiet" in arguments, "--traceback" in arguments)
 
     def follow(self, command: object) -> None:
-        """Take over what the command was told, perhaps by a settings file."""
+        """Take over the command's own options, perhaps from a settings file."""
         for name in ("json", "quiet", "traceback"):
             setattr(self, name, getattr(command, name, False))
 

@@ -77,6 +77,8 @@ class Reproduce(Common, AsJson, OnDevice, Seeded):
 
     def check(self) -> None:
         super().check()
+        if self.address is not None and self.engine != "dask":
+            raise InputError(f"--address is for --engine dask, got --engine {self.engine}")
         study_point(self.name)
 
     def __call__(self) -> int:

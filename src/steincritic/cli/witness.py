@@ -119,7 +119,7 @@ class Witness(Common, AsJson, OnDevice, _CriticFile, Model, Data):
 
 
 class Summary:
-    """What is told of a stream of witness values, merged chunk by chunk."""
+    """A summary of many witness values, merged chunk by chunk."""
 
     def __init__(self) -> None:
         self.rows = 0

@@ -31,7 +31,7 @@ _SHOWN = 3
 class CheckResult:
     """What a model gets wrong. Lists are empty where the test does not reject the model.
 
-    Every value comes from a critic that has not seen the point it speaks about.
+    Every value comes from a critic that was not trained on the point.
     """
 
     test: GofResult

@@ -1,4 +1,4 @@
-"""Which points does the model not explain, and which of its draws do the data lack; with error control."""
+"""Points that the model does not explain, and model draws where data are missing; with error control."""
 
 from dataclasses import dataclass
 

@@ -1,6 +1,6 @@
 """Null runs kept on disk: the second test of the same model with the same settings is instant.
 
-One safetensors file a key, written whole or not at all; the oldest go when the folder grows past its
+One safetensors file per key, written whole or not at all; the oldest go when the folder grows past its
 bound. A key is a hash of what the model does (some of its draws and scores), n, d and the settings, so
 a changed model never meets an old file.
 """

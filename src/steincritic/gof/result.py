@@ -29,7 +29,7 @@ _WORDS = {
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class GofResult:
-    """Outcome of one test of H0: the data come from the model. Large statistics speak against the model."""
+    """Outcome of one test of H0: the data come from the model. A large statistic is evidence against it."""
 
     statistic: float
     null_distribution: Tensor  # (b,) the statistic under the model

@@ -43,8 +43,8 @@ def watch(
     Args:
         model: q; it must have a sampler whose draws are independent.
         stream: batches of points in the order they came: (n, d) tensors, arrays, frames or ScoredPoints.
-        level: the accepted probability of ever raising a false alarm, 0.05 unless told otherwise.
-        seed: decides every random choice, 0 unless told otherwise.
+        level: the accepted probability of ever raising a false alarm, 0.05 by default.
+        seed: decides every random choice, 0 by default.
         test: how bets are made.
         state: go on from here, exactly as if the stream had never been interrupted. It brings its own
             level, seed and test.

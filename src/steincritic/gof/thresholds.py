@@ -73,7 +73,7 @@ class Null:
 class ModelWitness:
     """(count, part) -> witness values of fresh model draws, other ones per part.
 
-    `doubts` says after the first part what speaks against the draws being independent.
+    `doubts` says after the first part why the draws may not be independent.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ def choose_threshold(name: str, model: Model | None, *, n: int, dim: int, draws:
 
 
 def dependence(model: Model, x: Points, values: PerPoint) -> tuple[str, ...]:
-    """What speaks against model draws, in the order they came, being independent of each other.
+    """Why model draws, in the order they came, may not be independent of each other.
 
     Asked are the model's own `effective_sample_size(x)` where it has one, repeated rows, and the
     correlation of the witness with that of the next draw.

@@ -30,7 +30,7 @@ class LogDensity(Described):
             value = value[:, 0]
         if value.shape != (len(x),):
             raise ModelError(
-                f"the log-density must return one number a row, shape ({len(x)},), for x of shape "
+                f"the log-density must return one number per row, shape ({len(x)},), for x of shape "
                 f"{tuple(x.shape)}; got {tuple(value.shape)}"
             )
         return value
