@@ -100,7 +100,7 @@ MODELS = {
         test_of(X, model=Score(lambda x: x[:, :1])),
         SHAPE_OF_SCORE,
     ),
-    "score of one number a row": (
+    "score of one number per row": (
         test_of(X, model=Score(lambda x: x[:, 0])),
         SHAPE_OF_SCORE,
     ),

@@ -26,7 +26,7 @@ def test_a_score_is_had_inside_no_grad_and_leaves_no_graph():
 
 
 def test_log_density_of_the_wrong_shape_is_refused():
-    with pytest.raises(ModelError, match=r"one number a row, shape \(3,\)"):
+    with pytest.raises(ModelError, match=r"one number per row, shape \(3,\)"):
         LogDensity(lambda x: -(x**2)).score(X)
 
 

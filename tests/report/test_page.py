@@ -97,7 +97,7 @@ def test_without_a_rejection_there_is_no_list_of_suspects(cases, pages):
     page = Page(pages["fits"])
     assert "No evidence against the model in these 120 points" in page.of("p")
     assert "No list of suspects is shown, as any would be made of chance." in page.of("p")
-    for absent in ("Where to look", "Regions", "What the data lack"):
+    for absent in ("Where to look", "Regions", "Where data are missing"):
         assert absent not in page.of("h2")
     assert not any("f" in (a.get("class") or "").split() for tag, a in page.tags if tag == "circle")
     assert "yes" not in page.of("td")
