@@ -56,9 +56,9 @@ def test_tested_points_are_not_trained_on(monkeypatch):
     trained = []
     init = fit_module._Run.__init__
 
-    def watched(self, **arguments):
-        trained.append(arguments["points"].x)
-        init(self, **arguments)
+    def watched(self, points, *arguments):
+        trained.append(points.x)
+        init(self, points, *arguments)
 
     monkeypatch.setattr(fit_module._Run, "__init__", watched)
     x = Q.sample(40, seed=2)
