@@ -107,6 +107,7 @@ class GofResult:
             "n": self.n,
             "seed": self.seed,
             "notes": list(self.notes),
+            "doubts": list(self.doubts),
             "settings": dict(self.settings),
             "null_distribution": self.null_distribution.tolist(),
         }
