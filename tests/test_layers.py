@@ -16,7 +16,7 @@ import steincritic
 import steincritic_studies
 
 LAYERS = (
-    "shapes errors rng files devices engine models data stein critics training gof diagnosis learning "
+    "shapes errors rng files devices engine models data stein critics training lenses gof diagnosis learning "
     "report public cli __main__"
 ).split()
 MATHEMATICS = {"models", "stein", "critics", "training"}
@@ -26,6 +26,7 @@ UPWARD = {  # (module, layer): why it may import that later layer, inside a func
 }
 SHARED = {"study", "record", "sweep", "tables", "drawing"}  # what every study may import
 BETWEEN_STUDIES = {  # (study, other): what for
+    ("calibration", "zoo"): "null models that the zoo has",
     ("digits", "power"): "the same tests, by the same names",
     ("power", "paper"): "the paper's optimal critic, and its way to measure power",
 }

@@ -1,20 +1,22 @@
-"""Where independent pieces of work run: this process, processes of this machine, or a Dask cluster.
+"""Where independent pieces of work run: this process and its threads, processes, or a Dask cluster.
 
-Workers run on one thread each, so they do not fight for cores, and all engines give the same numbers to the
-last bit. Only the calling process writes files. A piece of work should last a second or more.
+Workers compute on one thread each, so they do not fight for cores, and all engines give the same numbers to
+the last bit. Only the calling thread writes files. A piece of work should last a second or more.
 """
 
 import logging
 import warnings
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from typing import Any, Literal, TypeVar, get_args
 
 import torch
 
 from steincritic.errors import InputError, check_choice
 
-EngineName = Literal["local", "serial", "dask"]
+EngineName = Literal["serial", "threads", "local", "dask"]
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
@@ -40,15 +42,65 @@ def spread(
     Args:
         function: importable by its name where processes are used.
         items: plain data and tensors, which travel between processes.
-        engine: "serial", this process, right for a GPU; "local", processes of this machine; "dask".
+        engine: "serial", this thread, right for a GPU; "threads" of this process, which share its memory;
+            "local", processes of this machine; "dask".
         address: of a Dask scheduler; without it a cluster is started on the loopback interface.
-        workers: processes to start, by default one per core.
+        workers: threads or processes to start; by default as many threads as torch computes on, and one
+            process per core.
     """
     if engine == "serial":
         return ((k, function(item)) for k, item in enumerate(items))
+    if engine == "threads":
+        return _threads(function, items, workers or torch.get_num_threads())
     if engine == "local":
         return _local(function, items, workers or cores())
     return _dask(function, items, address, workers or cores())
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Torch computes on the calling thread alone: for many operations too small to be shared.
+
+    Sharing them gains little, and loses much where another program holds one of the cores.
+    """
+    before = torch.get_num_threads()
+    if before == 1:  # as in the threads of `spread`
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _threads(
+    function: Callable[[Item], Made], items: Iterable[Item], workers: int
+) -> Generator[tuple[int, Made], None, None]:
+    """Items are made in the calling thread, each when a thread is about to be free for it.
+
+    Torch's own threads wait for each other in every operation; where another program holds a core they all
+    wait for it. These wait for nobody, and the one on the free core takes more of the items.
+    """
+    before = torch.get_num_threads()
+    pool = ThreadPoolExecutor(workers, "steincritic", torch.set_num_threads, (1,))  # of the thread it is in
+    pending: dict[Future[Made], int] = {}
+    try:
+        for k, item in enumerate(items):
+            pending[pool.submit(function, item)] = k
+            if len(pending) > workers:  # one waits, so that no thread has to
+                yield from _done(pending)
+        while pending:
+            yield from _done(pending)
+    finally:
+        pool.shutdown(cancel_futures=True)  # after what has begun
+        torch.set_num_threads(before)  # for threads to come, which would take over the last number set
+
+
+def _done(pending: dict[Future[Made], int]) -> Iterator[tuple[int, Made]]:
+    """At least one; what is done is no longer pending."""
+    for future in wait(pending, return_when=FIRST_COMPLETED).done:
+        yield pending.pop(future), future.result()
 
 
 def _alone(function: Callable[[Item], Made], index: int, item: Item) -> tuple[int, Made]:

@@ -1,6 +1,6 @@
 """The public names, as `import steincritic as sc` gives them; loaded when the first of them is used."""
 
-from steincritic import data, models
+from steincritic import data, lenses, models
 from steincritic.critics.mlp import MLP
 from steincritic.data.points import ScoredPoints
 from steincritic.diagnosis.check import CheckResult, check
@@ -12,6 +12,7 @@ from steincritic.errors import DivergedError, DoubtfulWarning, FileFormatError, 
 from steincritic.gof.aggregated import KsdAgg
 from steincritic.gof.betting import Sequential
 from steincritic.gof.choose import gof_test
+from steincritic.gof.combined import Combined
 from steincritic.gof.crossfit import CrossFit
 from steincritic.gof.fssd import Fssd
 from steincritic.gof.kernel import Ksd
@@ -40,6 +41,7 @@ __all__ = [
     "Adaptive",
     "CheckResult",
     "Checkup",
+    "Combined",
     "Comparison",
     "Critic",
     "CrossFit",
@@ -78,6 +80,7 @@ __all__ = [
     "fixed",
     "gof_test",
     "ksd",
+    "lenses",
     "load_critic",
     "load_watch",
     "models",

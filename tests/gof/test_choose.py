@@ -4,7 +4,8 @@ import pytest
 
 from steincritic.data import scored
 from steincritic.errors import DoubtfulWarning, InputError
-from steincritic.gof.choose import PLENTIFUL, choose_test, gof_test
+from steincritic.gof.choose import choose_test, gof_test
+from steincritic.gof.combined import PLENTIFUL
 from steincritic.gof.kernel import Ksd
 from steincritic.gof.split import Split
 from steincritic.models import GaussianMixture, as_model
@@ -18,11 +19,10 @@ NO_SAMPLER = (Q.score, None)
 @pytest.mark.parametrize(
     ("model", "n", "name", "reason"),
     [
-        (Q, 60, "crossfit", "the model can be sampled, so every point is tested and the level is exact"),
-        (Q, PLENTIFUL, "split", "5000 points are plenty"),
-        (Q, PLENTIFUL - 1, "crossfit", "every point is tested"),
-        (Q, 19, "ksdagg", "19 points are too few to train critics on"),
-        (Q, 20, "crossfit", "every point is tested"),
+        (Q, 60, "combined", "the model can be sampled, so every lens looks and the level is exact"),
+        (Q, PLENTIFUL, "combined", "every lens looks"),
+        (Q, 19, "combined", "19 points are too few to train critics on, so quick lenses alone"),
+        (Q, 20, "combined", "every lens looks"),
         (NO_SAMPLER, 60, "split", "the model cannot be sampled, so the threshold is a bootstrap"),
         (NO_SAMPLER, 39, "ksd", "the model cannot be sampled, so the threshold is a wild bootstrap"),
         (None, 60, "ksd", "the model cannot be sampled, so the threshold is a wild bootstrap"),
@@ -35,7 +35,7 @@ def test_the_choice_follows_the_model_and_the_number_of_points(model, n, name, r
 
 def test_the_result_says_what_was_chosen_and_why():
     result = gof_test(Q, X[:15])
-    assert result.test == "ksdagg" and result.notes[0].startswith("Test ksdagg: 15 points are too few")
+    assert result.test == "combined" and result.notes[0].startswith("Test combined: 15 points are too few")
     assert result.notes[0] in result.summary()
     assert not any(note.startswith("Test ") for note in gof_test(Q, X[:15], "ksdagg").notes)
 
@@ -68,10 +68,18 @@ def test_a_doubt_is_a_warning_and_a_note():
 @pytest.mark.parametrize(
     ("arguments", "options", "words"),
     [
-        ((Q, X, "magic"), {}, "test must be one of crossfit, split, ksd, ksdagg, fssd or a value of one"),
+        (
+            (Q, X, "magic"),
+            {},
+            "test must be one of combined, crossfit, split, ksd, ksdagg, fssd or a value of one",
+        ),
         ((Q, X), {"level": 1.0}, "level must lie"),
         ((Q, X, "ksd"), {"seed": "a"}, "seed must be a whole number"),
-        ((Q, X, 3), {}, "test must be a name or a value of CrossFit, Split, Ksd, KsdAgg, Fssd; got 3"),
+        (
+            (Q, X, 3),
+            {},
+            "test must be a name or a value of Combined, CrossFit, Split, Ksd, KsdAgg, Fssd; got 3",
+        ),
         ((Q, X, Ksd), {}, "test must be a value such as Ksd"),
         ((None, X), {}, "a model must have score"),
         ((Q, X, "ksd"), {"device": "cuda:99"}, "device 'cuda:99' cannot be used here"),

@@ -19,8 +19,9 @@ from steincritic.files import write_tensors
 from steincritic.gof import cache, crossfit
 from steincritic.gof.cache import NullCache
 from steincritic.gof.choose import gof_test
-from steincritic.gof.crossfit import CrossFit, Panel, chunks, panel
+from steincritic.gof.crossfit import CrossFit, Panel, panel
 from steincritic.gof.power import Rate
+from steincritic.lenses.critics import chunks
 from steincritic.models import GaussianMixture
 from steincritic.rng import derive, generator
 from steincritic.training import Training, fit_bank, fixed
@@ -76,7 +77,7 @@ def test_a_dataset_has_the_same_panel_alone_and_among_others():
 def test_memory_decides_how_many_critics_train_at_a_time_and_nothing_else():
     sets, seeds = null_sets(5, 10, 3, seed=1), list(range(5))
     bounded = replace(TINY, memory_gib=1e-6)
-    assert len(list(chunks(5, 10, 3, bounded))) == 5
+    assert len(list(chunks(5, 10, 3, bounded.critics))) == 5
     assert_same_panels(panel(sets, seeds, bounded), panel(sets, seeds, TINY))
 
 
@@ -235,10 +236,10 @@ class Simulated:
         self._source = generator(seed, "simulated runs")
         self.next = 0
 
-    def runs(self, start, count):
+    def rows(self, start, count):
         assert start == self.next, "runs are used once, in order"
         self.next += count
-        return Panel(*(self._draw(*shape) for shape in ((count, 2), (count, 2), (count,))))
+        return Panel(*(self._draw(*shape) for shape in ((count, 2), (count, 2), (count,)))).rows()
 
     def _draw(self, *shape):
         return torch.randn(shape, generator=self._source, dtype=torch.float64)
@@ -251,7 +252,7 @@ def test_stopping_early_keeps_the_level_and_spares_null_runs(stop_early):
     rejections, used = 0, 0
     for seed in range(tests):
         null = Simulated(seed)
-        observed = null.runs(0, 1)
+        observed = Panel.of_rows(null.rows(0, 1))
         null.next = 0
         statistic, others = config._ranked(observed, null, draws, 0)
         rejections += (int((others >= statistic).sum()) + 1) / (len(others) + 1) <= 0.05
@@ -274,7 +275,7 @@ def test_null_runs_are_what_an_observed_dataset_would_be():
     config = replace(TINY, cache=False)
     points = scored(model, model.sample(11, seed=3))
     frame = model_frame(model, points, seed=0)
-    made = crossfit.NullRuns(model, frame, len(points), points.x, config).runs(0, 43)
+    made = Panel.of_rows(config._null(model, frame, points).rows(0, 43))
     for block in range(3):  # twenty datasets a block
         drawn = model.sample(20 * 11, seed=derive(0, "null block", block))
         for k in range(block * 20, min(block * 20 + 20, 43)):
@@ -459,11 +460,11 @@ def test_a_model_without_a_sampler_is_told_what_else_there_is():
         gof_test((Q.score, None), X, test=TINY)
 
 
-@pytest.mark.parametrize("engine", ["local", "dask"])
+@pytest.mark.parametrize("engine", [None, "threads", "local", "dask"])
 def test_null_runs_are_the_same_wherever_they_are_made(engine):
     if engine == "dask":
         pytest.importorskip("distributed")
-    config = replace(TINY, draws=45)  # three pieces
+    config = replace(TINY, draws=45, engine="serial")  # three pieces
     apart = gof_test(Q, X, replace(config, engine=engine), seed=1)
     assert torch.equal(apart.null_distribution, gof_test(Q, X, config, seed=1).null_distribution)
     with pytest.raises(InputError, match="address is for engine dask"):

@@ -286,3 +286,23 @@ def test_trained_critics_print_in_one_short_line():
     assert repr(fitted) == "FittedBank(2 critics, 3 epochs)"
     assert repr(fitted.snapshots.banks[0]) == "Bank(2 MLP critics)"
     assert repr(fitted.history) == "History(3 rows of loss, stein, penalty, lam)"
+
+
+@pytest.mark.parametrize(("members", "threads"), [(2, 1), (200, 2)])
+def test_small_steps_are_taken_on_one_thread(members, threads, monkeypatch):
+    seen = set()
+    update = fit_module._Run._update
+
+    def watched(run, *batch):
+        seen.add(torch.get_num_threads())
+        return update(run, *batch)
+
+    monkeypatch.setattr(fit_module._Run, "_update", watched)
+    monkeypatch.setattr(fit_module, "_SMALL", 1000)  # numbers: two members times 2 x 8 x 6 are fewer
+    torch.set_num_threads(2)
+    try:
+        fit_bank(data(), staging=fixed(0.5), seeds=range(members), network=NET, training=TRAINING)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+    assert seen == {threads}

@@ -11,6 +11,7 @@ from steincritic.rng import derive
 from steincritic.shapes import counted
 
 _DRAWS = 2000  # of the model, for its location and scale
+_LEAST_VARIANCE = 1e-12  # of a direction, in units of the largest
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -50,3 +51,51 @@ def model_frame(model: Model | None, points: ScoredPoints, *, seed: int) -> Fram
         draws = sample_points(model, _DRAWS, seed=derive(seed, "frame"), like=points.x)
         return Frame.of(draws.x)
     return Frame.of(points.x)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Whitening:
+    """A linear change of variables to uncorrelated coordinates, y = C^(-1/2) x, as near to x as can be."""
+
+    root: Tensor  # (d, d) C^(1/2)
+    inverse: Tensor
+
+    @classmethod
+    def of(cls, x: Tensor) -> "Whitening":
+        """From the covariance of a sample; directions that hardly vary count as varying a little."""
+        return cls._by(_covariance(x))
+
+    @classmethod
+    def by_scores(cls, points: ScoredPoints) -> "Whitening":
+        """From a sample and its scores: C is the geometric mean of Cov[x] and the inverse of Cov[score].
+
+        Where the score is that of a normal model, -C^-1 (x - m), this is its C for any sample of more than d
+        points, whether or not they come from the model.
+        """
+        root = _power(_covariance(points.x), 0.5)
+        middle = _power(root @ _covariance(points.score) @ root, -0.5)
+        return cls._by(root @ middle @ root)
+
+    @classmethod
+    def _by(cls, covariance: Tensor) -> "Whitening":
+        return cls(_power(covariance, 0.5), _power(covariance, -0.5))
+
+    @property
+    def condition(self) -> float:
+        """Largest over smallest standard deviation of any direction."""
+        return float(torch.linalg.matrix_norm(self.root, 2) * torch.linalg.matrix_norm(self.inverse, 2))
+
+    def enter(self, points: ScoredPoints) -> ScoredPoints:
+        return ScoredPoints(points.x @ self.inverse.to(points.x), points.score @ self.root.to(points.x))
+
+
+def _covariance(x: Tensor) -> Tensor:
+    return torch.cov(x.to(torch.float64).T).reshape(x.shape[-1], -1)
+
+
+def _power(matrix: Tensor, power: float) -> Tensor:
+    """Of a covariance; directions that hardly vary count as varying a little."""
+    values, vectors = torch.linalg.eigh(matrix)
+    values = values.clamp(min=_LEAST_VARIANCE * float(values[-1].clamp(min=1e-300)))
+    result: Tensor = (vectors * values**power) @ vectors.T
+    return result

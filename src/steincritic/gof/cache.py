@@ -20,7 +20,7 @@ from steincritic.errors import InputError
 from steincritic.files import package_version, read_tensors, write_tensors
 from steincritic.models.base import SamplingModel
 
-_FORMAT = "steincritic-null-1"
+_FORMAT = "steincritic-null-2"
 _BOUND = 256 * 2**20  # bytes
 _FEWEST_DRAWS, _MOST_DRAWS = 64, 5000  # of the model, in its fingerprint
 

@@ -8,6 +8,7 @@ from steincritic.data.points import PointsLike, model_and_points
 from steincritic.devices import DeviceLike
 from steincritic.errors import DoubtfulWarning, InputError, check_level
 from steincritic.gof.aggregated import KsdAgg
+from steincritic.gof.combined import Combined
 from steincritic.gof.crossfit import CrossFit
 from steincritic.gof.fssd import Fssd
 from steincritic.gof.kernel import Ksd
@@ -16,11 +17,10 @@ from steincritic.gof.split import Split
 from steincritic.gof.test import GofTest
 from steincritic.models.base import Model, ModelLike, SamplingModel
 
-TestName: TypeAlias = Literal["crossfit", "split", "ksd", "ksdagg", "fssd"]
+TestName: TypeAlias = Literal["combined", "crossfit", "split", "ksd", "ksdagg", "fssd"]
 TESTS: dict[str, GofTest] = {
-    test.name: test for test in (CrossFit(), Split(), Ksd(), KsdAgg(), Fssd())
+    test.name: test for test in (Combined(), CrossFit(), Split(), Ksd(), KsdAgg(), Fssd())
 }  # a name stands for the default value
-PLENTIFUL = 5_000  # points from which on half of them are enough to test
 FEWEST = 4 * CrossFit().folds  # points below which critics have nothing to learn from
 
 
@@ -37,10 +37,9 @@ def gof_test(
     Args:
         model: q: anything `as_model` takes; None where x is ScoredPoints and the test needs no draws.
         x: the data: tensor, array, frame, file path, or ScoredPoints.
-        test: a value such as `sc.Split(train=0.3)`, or the name of one with its defaults: "crossfit",
-            "split", "ksd", "ksdagg" or "fssd". None takes the cross-fit test when the model can be sampled
-            and n is moderate, the split test when data are plentiful, and a test that needs no draws when
-            the model cannot be sampled; the result says which and why.
+        test: a value such as `sc.Split(train=0.3)`, or the name of one with its defaults: "combined",
+            "crossfit", "split", "ksd", "ksdagg" or "fssd". None takes the combined test when the model can
+            be sampled, and a test that needs no draws when it cannot; the result says which and why.
         level: the accepted probability of a false alarm.
         seed: decides every random choice.
         device: where to compute; a GPU where there is one by default.
@@ -64,8 +63,7 @@ def gof_test(
 def choose_test(test: GofTest | str | None, model: Model | None, n: int) -> tuple[GofTest, str | None]:
     """The test that was asked for; where none was, the one for such a model and n points, with the reason."""
     if test is None:
-        name, reason = _automatic(model, n)
-        return TESTS[name], reason
+        return _automatic(model, n)
     if isinstance(test, str):
         if test not in TESTS:
             raise InputError(f"test must be one of {', '.join(TESTS)} or a value of one; got {test!r}")
@@ -78,13 +76,11 @@ def choose_test(test: GofTest | str | None, model: Model | None, n: int) -> tupl
     return test, None
 
 
-def _automatic(model: Model | None, n: int) -> tuple[TestName, str]:
+def _automatic(model: Model | None, n: int) -> tuple[GofTest, str]:
     if not isinstance(model, SamplingModel):
         if model is not None and n >= 2 * FEWEST:
-            return "split", "the model cannot be sampled, so the threshold is a bootstrap of the witness"
-        return "ksd", "the model cannot be sampled, so the threshold is a wild bootstrap"
+            return Split(), "the model cannot be sampled, so the threshold is a bootstrap of the witness"
+        return Ksd(), "the model cannot be sampled, so the threshold is a wild bootstrap"
     if n < FEWEST:
-        return "ksdagg", f"{n} points are too few to train critics on"
-    if n >= PLENTIFUL:
-        return "split", f"{n} points are plenty, so half of them train one critic and half are tested"
-    return "crossfit", "the model can be sampled, so every point is tested and the level is exact"
+        return Combined(critics=None), f"{n} points are too few to train critics on, so quick lenses alone"
+    return Combined(), "the model can be sampled, so every lens looks and the level is exact"

@@ -17,6 +17,7 @@ from steincritic.data.points import ScoredPoints
 from steincritic.devices import DeviceLike, resolve_device
 from steincritic.errors import InputError, ModelError, check_count, check_level
 from steincritic.gof.choose import TestName, choose_test
+from steincritic.gof.combined import Combined
 from steincritic.gof.crossfit import CrossFit
 from steincritic.gof.test import GofTest
 from steincritic.models.base import Model, ModelLike, SamplingModel, as_model
@@ -133,7 +134,7 @@ def calibrate(
     """
     adapted = _sampled(as_model(model), "the model")
     chosen, _ = choose_test(test, adapted, n)
-    if isinstance(chosen, CrossFit) and chosen.null_pool is None:
+    if isinstance(chosen, CrossFit | Combined) and chosen.null_pool is None:
         chosen = replace(chosen, null_pool=5 * runs)
     seed = derive(seed, "calibrate")
     return power(adapted, adapted, n, chosen, trials=runs, level=level, seed=seed, device=device)
@@ -161,7 +162,7 @@ def trials_of(
         test=chosen.name,
         n=len(points),
         pvalues=torch.tensor([result.pvalue for result in results], dtype=torch.float64),
-        draws=len(results[0].null_distribution),
+        draws=results[0].settings.get("draws") or len(results[0].null_distribution),
         null_pool=results[0].settings.get("null_pool", 0),
     )
 

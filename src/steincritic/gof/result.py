@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,9 +22,19 @@ _WORDS = {
     "pooled": "pooled bootstrap",
     "permutation": "permutation against model draws",
     "wild": "wild bootstrap",
+    "multiplier": "multiplier bootstrap",
     "spectrum": "simulated limit law",
     "z": "normal limit",
 }
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How one lens stands: its p-value alone, and the number that spoke loudest."""
+
+    lens: str
+    number: str
+    pvalue: float
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -42,6 +52,9 @@ class GofResult:
     notes: tuple[str, ...] = ()  # what a reader should know, the doubts among it
     doubts: tuple[str, ...] = ()  # why the level may be weaker than it looks
     settings: Mapping[str, Any] = field(default_factory=dict)
+    spent: float = 0.0  # level given to an earlier step of the test, which did not decide
+    readings: tuple[Reading, ...] = ()  # of each lens, the loudest first
+    examined: Any = None  # what lenses saw, for sentences about it; see diagnosis.findings
 
     def __post_init__(self) -> None:
         check_level(self.level)
@@ -55,7 +68,12 @@ class GofResult:
     def pvalue(self) -> float:
         """Share of null draws at least as large, counting the observed one, so never zero."""
         observed = torch.tensor([self.statistic], dtype=self.null_distribution.dtype)
-        return float(rank_pvalues(observed, self.null_distribution))
+        return min(1.0, self.spent + float(rank_pvalues(observed, self.null_distribution)))
+
+    @property
+    def smallest(self) -> bool:
+        """Is the p-value only as small as so many null draws allow?"""
+        return not bool((self.null_distribution >= self.statistic).any())
 
     @property
     def rejected(self) -> bool:
@@ -82,12 +100,23 @@ class GofResult:
         )
         strength = "exact for any sample size" if self.exact else "approximate"
         lines = [
-            f"{verdict} (p = {self.pvalue:.3g}, level {self.level:g}).",
+            f"{verdict} ({self.pvalue_words}, level {self.level:g}).",
             f"Statistic {self.statistic:.4g} on {self.n} points, against {len(self.null_distribution)} "
             f"values under the null hypothesis; test {self.test}, threshold {self.threshold_words} "
             f"({strength}).",
         ]
+        if self.readings:
+            each = ", ".join(f"{r.lens} {r.pvalue:.2g} ({r.number})" for r in self.readings)
+            lines.append(f"p-values of each lens alone: {each}.")
         return "\n".join([*lines, *self.notes])
+
+    @property
+    def pvalue_words(self) -> str:
+        """The p-value as a sentence has it; says where only the number of null draws keeps it from less."""
+        if not self.smallest:
+            return f"p = {self.pvalue:.3g}"
+        count = len(self.null_distribution)
+        return f"p <= {self.pvalue:.3g}, the smallest that {count} null draws allow"
 
     def _repr_html_(self) -> str:
         color = "#c0392b" if self.rejected else "#2e7d4f"
@@ -99,6 +128,7 @@ class GofResult:
         return {
             "statistic": self.statistic,
             "pvalue": self.pvalue,
+            "smallest": self.smallest,
             "rejected": self.rejected,
             "level": self.level,
             "test": self.test,
@@ -108,6 +138,8 @@ class GofResult:
             "seed": self.seed,
             "notes": list(self.notes),
             "doubts": list(self.doubts),
+            "spent": self.spent,
+            "readings": [asdict(reading) for reading in self.readings],
             "settings": dict(self.settings),
             "null_distribution": self.null_distribution.tolist(),
         }

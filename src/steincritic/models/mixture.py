@@ -79,7 +79,7 @@ class GaussianMixture(Described):
     def _joint(self, x: Points) -> tuple[Tensor, Tensor]:
         """log of weight times density (..., k), and Σ⁻¹(μ - x) (..., k, d), for each component."""
         away = self.means.to(x) - x[..., None, :]  # (..., k, d)
-        pull = (self._precisions.to(x) @ away[..., None])[..., 0]
+        pull = torch.einsum("...kd,kde->...ke", away, self._precisions.to(x))
         return self._log_scale.to(x) - 0.5 * (away * pull).sum(-1), pull
 
 

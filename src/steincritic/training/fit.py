@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from steincritic.critics.bank import Bank, tile_budget
 from steincritic.critics.mlp import MLP
 from steincritic.critics.network import Buffers, Network, Parameters
 from steincritic.data.points import ScoredPoints
+from steincritic.engine import one_thread
 from steincritic.errors import InputError, check_choice, check_count, check_positive
 from steincritic.rng import Streams
 from steincritic.shapes import BankPoints, PerMember
@@ -28,6 +29,7 @@ from steincritic.training.selection import Epoch, Keeper, keeper
 from steincritic.training.staging import Quantity, Stage, Staging
 
 T = TypeVar("T")
+_SMALL = 2**17  # numbers in the widest array of a step, up to which two threads gain less than a half
 Observer = Callable[[int, Bank, PerMember], None]
 
 
@@ -171,7 +173,7 @@ class _Run:
     def fit(self, callbacks: Sequence[Callback], observers: Sequence[Observer]) -> FittedBank:
         try:
             for epoch in range(self._resume(), self.training.epochs):
-                with self._clock("training"), _matmul_precision(self.training.tensor_cores):
+                with self._clock("training"), self._precision(), self._cores():
                     row = self._train_epoch(epoch)
                 with self._clock("evaluation"):
                     row |= self._measure_epoch(epoch)
@@ -227,12 +229,15 @@ class _Run:
 
     def _groups(self, batch: int) -> list["_Group"]:
         """Members that go through a step together: all on a GPU, as many as a CPU's cache holds."""
-        width = self.bank.network.widest(self.bank.parameters)
-        size = max(1, tile_budget(self.bank.device) // (2 * batch * width))
+        size = max(1, tile_budget(self.bank.device) // self._numbers_each(batch))
         if size not in self.groups:
             slices = [slice(k, k + size) for k in range(0, len(self.bank), size)]
             self.groups[size] = [_Group.of(self.bank, members) for members in slices]
         return self.groups[size]
+
+    def _numbers_each(self, batch: int) -> int:
+        """Numbers in the widest array of one member's step: points and tangents."""
+        return 2 * batch * self.bank.network.widest(self.bank.parameters)
 
     def _probe(self, x: BankPoints) -> BankPoints | None:
         kind = self.training.divergence
@@ -322,6 +327,25 @@ class _Run:
                 failures=self.failures,
             )
 
+    def _cores(self) -> AbstractContextManager[None]:
+        """One, where a step of all members is small."""
+        batch = min(self.training.batch_size, len(self.points))
+        numbers = len(self.bank) * self._numbers_each(batch)
+        return one_thread() if self.bank.device.type == "cpu" and numbers <= _SMALL else nullcontext()
+
+    @contextmanager
+    def _precision(self) -> Iterator[None]:
+        """Of products on a GPU. The setting is the whole process's: threads on a CPU leave it alone."""
+        if self.bank.device.type != "cuda":
+            yield
+            return
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("high" if self.training.tensor_cores else "highest")
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(before)
+
     @contextmanager
     def _clock(self, what: str) -> Iterator[None]:
         start = time.perf_counter()
@@ -356,13 +380,3 @@ class _Group:
         )
         pull(*loss_cotangents(score, f, lam), self.gradients)
         return loss_of(score, f, div_f, lam)
-
-
-@contextmanager
-def _matmul_precision(tensor_cores: bool) -> Iterator[None]:
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if tensor_cores else "highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)

@@ -1,0 +1,158 @@
+"""A bench of lenses: what they see of datasets, and how far from the model that is.
+
+Each number of each lens becomes evidence, -log p by reference sets, and evidences are combined into one value
+per dataset. Data and null sets go through the same functions, which were fixed on other sets, so the rank of
+the data's value among those of null sets is an exact p-value.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from steincritic.data.frame import Frame, Whitening
+from steincritic.data.points import ScoredPoints
+from steincritic.errors import InputError
+from steincritic.lenses.lens import Lens, PreparedLens, Scale, Seen, Tail, leave_one_out
+from steincritic.rng import derive
+
+NARROW = 3.0  # widest over narrowest direction of the model from which on whitening changes something
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """The coordinates in which lenses look: of one scale, or uncorrelated as well."""
+
+    frame: Frame
+    whitening: Whitening | None  # None where it would change next to nothing
+
+    @classmethod
+    def of(cls, draws: ScoredPoints) -> "Setting":
+        frame = Frame.of(draws.x)
+        whitening = Whitening.of(frame.enter(draws).x)
+        return cls(frame, whitening if whitening.condition >= NARROW else None)
+
+    def enter(self, points: ScoredPoints, lens: Lens) -> ScoredPoints:
+        if getattr(lens, "own_units", False):
+            return points
+        standard = self.frame.enter(points)
+        if lens.whitened and self.whitening is not None:
+            standard = self.whitening.enter(standard)
+        return standard.to(torch.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """Lenses side by side, ready to look."""
+
+    setting: Setting
+    lenses: tuple[Lens, ...]
+    prepared: tuple[PreparedLens, ...]
+
+    @classmethod
+    def of(
+        cls, lenses: Sequence[Lens], draws: ScoredPoints, setting: Setting, *, n: int, seed: int
+    ) -> "Bench":
+        """Lenses for datasets of n points; those in whitened coordinates only where these are different."""
+        used = tuple(lens for lens in lenses if setting.whitening is not None or not lens.whitened)
+        prepared = (
+            lens.prepare(setting.enter(draws, lens), n=n, seed=derive(seed, "lens", k))
+            for k, lens in enumerate(used)
+        )
+        return cls(setting, used, tuple(prepared))
+
+    def entries(self, datasets: ScoredPoints, seeds: Sequence[int]) -> Tensor:
+        """(r, k): what all lenses measure of (r, n, d) datasets."""
+        return torch.cat([self._entries_of(j, datasets, seeds) for j in range(len(self.lenses))], -1)
+
+    def parts(self, seen: Seen) -> list[Seen]:
+        """By lens."""
+        sizes = [prepared.size for prepared in self.prepared]
+        return [
+            Seen(*pair) for pair in zip(seen.plain.split(sizes, -1), seen.fair.split(sizes, -1), strict=True)
+        ]
+
+    def _entries_of(self, j: int, datasets: ScoredPoints, seeds: Sequence[int]) -> Tensor:
+        lens = self.lenses[j]
+        entries = self.prepared[j].entries(self.setting.enter(datasets, lens), seeds)
+        return checked_entries(entries, lens, (len(datasets.x), self.prepared[j].size)).to(torch.float64)
+
+
+def checked_entries(entries: object, lens: Lens, shape: tuple[int, int]) -> Tensor:
+    """What a lens answered; if it is nonsense, the lens is named."""
+    if not isinstance(entries, Tensor) or tuple(entries.shape) != shape:
+        got = tuple(entries.shape) if isinstance(entries, Tensor) else type(entries).__name__
+        raise InputError(f"lens {lens.name!r} must return {shape} entries for {shape[0]} datasets, got {got}")
+    if not bool(entries.isfinite().all()):
+        raise InputError(
+            f"lens {lens.name!r} returned a number that is not finite: look for extreme values of the data "
+            "and of the score there"
+        )
+    return entries
+
+
+@dataclass(frozen=True)
+class Column:
+    """Whose evidence stands in a column."""
+
+    lens: str
+    number: str
+    whitened: bool
+
+
+@dataclass(frozen=True, eq=False)
+class CalibratedBench:
+    """A bench that has seen reference sets: from entries to evidence."""
+
+    bench: Bench
+    scale: Scale
+    tails: tuple[dict[str, Tail], ...]  # per lens, by number
+
+    @classmethod
+    def by(cls, bench: Bench, reference: Tensor) -> "CalibratedBench":
+        """From the (r, k) entries of reference sets."""
+        seen = leave_one_out(reference)
+        tails = tuple(
+            {name: Tail.of(values) for name, values in prepared.numbers(part).items()}
+            for prepared, part in zip(bench.prepared, bench.parts(seen), strict=True)
+        )
+        return cls(bench, Scale.of(reference), tails)
+
+    def seen(self, entries: Tensor) -> list[Seen]:
+        """Standardized entries by lens."""
+        return self.bench.parts(self.scale.see(entries))
+
+    def evidence(self, entries: Tensor) -> Tensor:
+        """(r, m) of (r, k): a column per number."""
+        columns = [
+            tails[name].evidence(values)
+            for prepared, tails, seen in zip(self.bench.prepared, self.tails, self.seen(entries), strict=True)
+            for name, values in prepared.numbers(seen).items()
+        ]
+        return torch.stack([entries.new_zeros(len(entries)), *columns], -1)[:, 1:]  # a lens may have none
+
+    def look(self, datasets: ScoredPoints, seeds: Sequence[int]) -> Tensor:
+        """(r, m): the evidence of datasets."""
+        return self.evidence(self.bench.entries(datasets, seeds))
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        pairs = zip(self.bench.lenses, self.tails, strict=True)
+        return tuple(
+            Column(label_of(lens), number, lens.whitened) for lens, tails in pairs for number in tails
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Examined:
+    """What quick lenses saw of one dataset, and what they saw of null sets: what sentences are made of."""
+
+    bench: CalibratedBench
+    entries: Tensor  # (k,) of the dataset
+    null: Tensor  # (b, m) evidence of null sets
+    draws: ScoredPoints | None  # of the model, in the coordinates of the data, where it has any
+
+
+def label_of(lens: Lens) -> str:
+    return f"{lens.name}, whitened" if lens.whitened else lens.name

@@ -1,0 +1,457 @@
+"""The combined test: every lens at once, quick ones first; exact for any model that can be sampled.
+
+1. *Quick lenses* (moments, modes, dependence, cells, kernels) look at the data and at about a thousand null
+   sets, datasets of n draws of the model. The rank of the data's combined evidence gives p1. A tenth of the
+   level is for this step: p1 at or below it ends the test with p = p1, and nothing is trained.
+2. *Critics* are trained otherwise, on the data and on null sets, and the evidence of all lenses is combined.
+   Its rank among null sets gives p2, and the test ends with p = level/10 + p2. Where data are plentiful, one
+   critic is trained on half of them and tested on the other half instead; each step then has half the level.
+
+P(p <= t) <= P(p1 <= min(t, level/10)) + P(p2 <= t - level/10) <= t under the model, so the level holds for
+any n, whatever the lenses are. A step stops early once so many null sets reached the data's value that it can
+no longer reject (Besag and Clifford 1991), which keeps its p-value valid.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from steincritic.data.points import ScoredPoints, sample_points
+from steincritic.engine import EngineName, check_engine
+from steincritic.errors import InputError, check_count
+from steincritic.gof.bench import Bench, CalibratedBench, Column, Examined, Setting, label_of
+from steincritic.gof.cache import NullCache
+from steincritic.gof.kernel import check_flip
+from steincritic.gof.null import as_null_tensor, check_draws, rank_pvalues
+from steincritic.gof.null_runs import Measure, NullRuns, NullSets
+from steincritic.gof.result import GofResult, Reading
+from steincritic.gof.split import Split
+from steincritic.lenses.cells import Cells
+from steincritic.lenses.critics import Critics, chunks
+from steincritic.lenses.dependence import Dependence
+from steincritic.lenses.field import Field
+from steincritic.lenses.kernels import Kernels
+from steincritic.lenses.lens import Lens, combined
+from steincritic.lenses.modes import Modes
+from steincritic.lenses.moments import Moments
+from steincritic.models.base import Model, SamplingModel
+from steincritic.rng import derive, generator
+
+_FEWEST = 3  # points that have a spread
+PLENTIFUL = 5_000  # points from which on one critic, trained on half of them, is enough
+_DRAWS = 4000  # of the model, for its scale, its cells and its distances
+_REJECTING = {"cpu": 3, "cuda": 9}  # sets, the data among them, that may reach a value that is rejected
+_QUICK, _TRAINED = "quick lenses", "critics"
+_STOP = {_QUICK: 20, _TRAINED: 5}  # fewest null sets that reached the data's value
+_LOOKED = {_QUICK: 100, _TRAINED: 20}  # null sets between two looks whether to stop
+_PIECE = {_QUICK: 20, _TRAINED: 4}  # null sets that a thread takes at a time
+_TOGETHER = {"cpu": 2**20, "cuda": 2**26}  # coordinates that go through quick lenses together
+_REFERENCE = (500, 100, 2**28)  # most and fewest reference sets, and their coordinates
+_SETS = (999, 199, 2**29)  # the same of ranked ones
+
+# How loud each number is heard; 1 where not named. Numbers that others cover are heard softly: they count
+# where they are extreme. Found on the fault zoo with its tuning seed, one number at a time, and rounded.
+_SOFT = (
+    *("shift, many", "skewness", "skewness, many", "tails", "radial tails"),
+    *("shift within a mode", "spreads within modes", "bends, many", "extreme together"),
+    *("cell of 8", "kernel at 1", "kernel at 0.125"),
+)
+_LOUDNESS = {
+    **dict.fromkeys(_SOFT, 0.05),
+    **dict.fromkeys(("scale", "pair within a mode"), 1.5),
+    **dict.fromkeys(("second, many", "kernel at 0.25"), 2.0),
+    **dict.fromkeys(("cell of 2", "early", "late"), 3.0),
+}
+_WHITENED = 0.3  # times as loud
+
+
+@dataclass(frozen=True, kw_only=True)
+class Combined:
+    """All lenses together.
+
+    Args:
+        lenses: quick ones, which look first and at many null sets.
+        critics: trained ones, which look where those did not decide; None for quick lenses alone.
+        draws: null sets; by default about 1,000 for quick lenses, and for critics 66 on a CPU and 199 on a
+            GPU at level 0.05. A p-value is at least 1/(draws + 1).
+        precision: instead, the smallest p-value that is wanted, such as 0.001.
+        reference: null sets that fix what is large for a lens and are not ranked; by default up to 500 for
+            quick lenses, and for critics 40 on a CPU and 100 on a GPU.
+        first: share of the level for the quick lenses alone; half of it where data are plentiful.
+        stop_early: stop where the data cannot be rejected any more.
+        cache: keep null runs on disk and use them again; a folder, or True for the usual one.
+        null_seed: of the null sets, which tests of many datasets share; apart from a test's own seed.
+        null_pool: for many datasets: null sets that each test chooses its own from, by its own seed.
+        engine: where null sets are looked at: "serial" (this thread), "threads", "local" (processes) or
+            "dask"; by default threads on a CPU, this thread on a GPU.
+        address: of a Dask scheduler; without it a cluster is started on this machine.
+        flip: for a model that cannot be sampled: probability that a sign of the bootstrap differs from that
+            of the row before; below 0.5 for rows in time order that depend on each other. See
+            `gof.multiplier`.
+    """
+
+    name: ClassVar[str] = "combined"
+
+    lenses: tuple[Lens, ...] = (
+        Moments(),
+        Moments(whitened=True),
+        Modes(),
+        Dependence(),
+        Cells(),
+        Kernels(),
+    )
+    critics: Critics | None = field(default_factory=Critics)
+    draws: int | None = None
+    precision: float | None = None
+    reference: tuple[int, int] | None = None
+    first: float = 0.1
+    stop_early: bool = True
+    cache: bool | Path = True
+    null_seed: int = 0
+    null_pool: int | None = None
+    engine: EngineName | None = None
+    address: str | None = None
+    flip: float = 0.5
+
+    def __post_init__(self) -> None:
+        for name in ("draws", "null_pool"):
+            if getattr(self, name) is not None:
+                check_count(getattr(self, name), name=name)
+        if self.precision is not None and not 0 < self.precision < 1:
+            raise InputError(f"precision is the smallest p-value wanted, such as 0.001: got {self.precision}")
+        if self.precision is not None and self.draws is not None:
+            raise InputError("pass draws or precision, not both: precision decides the draws")
+        if self.reference is not None and min(self.reference) < 10:
+            raise InputError(f"reference needs at least 10 null sets of each kind, got {self.reference}")
+        if not 0 < self.first < 1:
+            raise InputError(f"first is a share of the level, in (0, 1): got {self.first}")
+        object.__setattr__(self, "lenses", tuple(self.lenses))
+        if not self.lenses:
+            raise InputError("lenses must hold at least one lens, for example Moments()")
+        check_engine(self.engine or "threads", self.address)
+        check_flip(self.flip)
+
+    def run(
+        self, model: Model | None, datasets: ScoredPoints, *, level: float, seeds: Sequence[int]
+    ) -> list[GofResult]:
+        if not isinstance(model, SamplingModel):
+            from steincritic.gof.multiplier import run_without_draws  # which builds on this file
+
+            return run_without_draws(self, model, datasets, level, seeds)
+        run = _Run(self, model, datasets, level, tuple(seeds))
+        return [run.result(t) for t in range(len(seeds))]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Plan:
+    """How many null sets, and how the level is shared; decided by shapes alone."""
+
+    spent: float  # level of the quick lenses
+    sets: int  # ranked by quick lenses
+    draws: int  # ranked by critics
+    reference: tuple[int, int]
+    split: bool  # one critic on half of the data
+
+    @classmethod
+    def of(cls, config: Combined, n: int, dim: int, level: float, device: str) -> "_Plan":
+        split = n >= PLENTIFUL
+        spent = 0.0 if config.critics is None else level * (0.5 if split else config.first)
+        if config.precision is not None:
+            spent = min(spent, config.precision / 2)
+            draws = sets = math.ceil(2 / config.precision)
+        elif config.draws is not None:
+            draws = sets = config.draws
+            spent = spent if 1 / (sets + 1) <= spent else 0.0  # too few for the quick lenses to decide
+        else:
+            draws, sets = _draws(level, spent, device), _within(_SETS, n * dim)
+            if spent:
+                sets = max(sets, math.ceil(1 / spent - 1e-9) - 1)
+        check_draws(sets if config.critics is None else draws, level - spent)
+        reference = config.reference or (_within(_REFERENCE, n * dim), 40 if device == "cpu" else 100)
+        return cls(spent=spent, sets=sets, draws=draws, reference=reference, split=split)
+
+
+def _draws(level: float, spent: float, device: str) -> int:
+    return math.ceil(_REJECTING.get(device, _REJECTING["cpu"]) / (level - spent) - 1e-9) - 1
+
+
+def _within(bounds: tuple[int, int, int], width: int) -> int:
+    most, fewest, numbers = bounds
+    return max(fewest, min(most, numbers // width))
+
+
+def _lasting(lens: Lens) -> bool:
+    """Its numbers are the same tomorrow: a lens of the library, with no function of the user's inside."""
+    return type(lens).__module__.startswith("steincritic.lenses.") and not isinstance(lens, Field)
+
+
+@dataclass(frozen=True, eq=False)
+class _Step:
+    """A calibrated bench and what it saw of null sets."""
+
+    bench: CalibratedBench
+    runs: NullRuns
+
+    def null(self, count: int) -> Tensor:
+        """(count, m): the evidence of the first null sets."""
+        return self.runs.rows(0, count)
+
+
+@dataclass(frozen=True, eq=False)
+class _Known:
+    rows: Tensor  # (b, m)
+    values: Tensor  # (b,)
+
+
+class _Run:
+    """One test of one or more datasets."""
+
+    def __init__(
+        self,
+        config: Combined,
+        model: SamplingModel,
+        datasets: ScoredPoints,
+        level: float,
+        seeds: tuple[int, ...],
+    ) -> None:
+        self.config, self.model, self.datasets = config, model, datasets
+        self.level, self.seeds, self.n = level, seeds, len(datasets)
+        if self.n < _FEWEST:
+            raise InputError(f"x has n = {self.n}; the combined test needs at least {_FEWEST} points")
+        self.device = datasets.x.device.type
+        self._known: dict[str, _Known] = {}
+        self.plan = _Plan.of(config, self.n, datasets.dim, level, self.device)
+
+    @cached_property
+    def model_draws(self) -> ScoredPoints:
+        seed = derive(self.config.null_seed, "draws")
+        return sample_points(self.model, _DRAWS, seed=seed, like=self.datasets.x)
+
+    @cached_property
+    def setting(self) -> Setting:
+        return Setting.of(self.model_draws)
+
+    @cached_property
+    def quick(self) -> _Step:
+        return self._step(_QUICK, self.config.lenses, self.plan.reference[0], self._together)
+
+    @property
+    def _together(self) -> int:
+        """Datasets that go through quick lenses at a time."""
+        numbers = _TOGETHER.get(self.device, _TOGETHER["cpu"])
+        return max(1, numbers // (self.n * self.datasets.dim))
+
+    @cached_property
+    def critics(self) -> _Step:
+        critics = self.config.critics
+        assert critics is not None
+        most = next(chunks(2**62, self.n, self.datasets.dim, critics)).stop
+        return self._step(_TRAINED, (critics,), self.plan.reference[1], most)
+
+    def _step(self, kind: str, lenses: Sequence[Lens], reference: int, most: int) -> _Step:
+        config = self.config
+        bench = Bench.of(lenses, self.model_draws, self.setting, n=self.n, seed=config.null_seed)
+        sets = NullSets(self.model, self.n, self.datasets.x, config.null_seed)
+        others = NullSets(self.model, self.n, self.datasets.x, derive(config.null_seed, "reference"))
+        key = sets.key({"lenses": tuple(lenses), "reference": reference, "seed": config.null_seed})
+
+        def runs(sets: NullSets, measure: Measure, title: str) -> NullRuns:
+            return NullRuns(
+                sets,
+                measure,
+                most=most,
+                piece=_PIECE[kind],
+                key=f"{key}-{title.replace(' ', '-')}",
+                cache=NullCache.at(config.cache if all(map(_lasting, lenses)) else False),
+                title=title,
+                engine=config.engine,
+                address=config.address,
+            )
+
+        learned = runs(others, bench.entries, f"{kind} at reference sets").rows(0, reference)
+        calibrated = CalibratedBench.by(bench, learned)
+        return _Step(calibrated, runs(sets, calibrated.look, f"{kind} at null sets"))
+
+    @cached_property
+    def seen(self) -> Tensor:
+        """(r, k): the entries of quick lenses."""
+        size = self._together
+        parts = [
+            self.quick.bench.bench.entries(self.datasets.sets(slice(k, k + size)), self.seeds[k : k + size])
+            for k in range(0, len(self.seeds), size)
+        ]
+        return torch.cat(parts)
+
+    @cached_property
+    def evidence(self) -> Tensor:
+        """(r, m) of quick lenses."""
+        return self.quick.bench.evidence(self.seen).cpu()
+
+    @cached_property
+    def first(self) -> list["Ranked"]:
+        """Each dataset among null sets, by quick lenses alone."""
+        return [
+            self._ranked(_QUICK, row, (self.quick,), self.plan.sets, seed)
+            for row, seed in zip(self.evidence, self.seeds, strict=True)
+        ]
+
+    @cached_property
+    def still_open(self) -> list[int]:
+        """Datasets that quick lenses did not decide."""
+        if self.config.critics is None:
+            return []
+        return [t for t, ranked in enumerate(self.first) if ranked.pvalue > self.plan.spent]
+
+    @cached_property
+    def second(self) -> dict[int, "Ranked"]:
+        """Those datasets, by all lenses."""
+        still = [] if self.plan.split else self.still_open
+        if not still:
+            return {}
+        each = list(self.datasets.each())
+        shuffled = [each[t].shuffled(seed=derive(self.seeds[t], "order")) for t in still]
+        seeds = [derive(self.seeds[t], "observed") for t in still]
+        trained = self.critics.bench.look(ScoredPoints.stack(shuffled), seeds).cpu()
+        steps = (self.quick, self.critics)
+        return {
+            t: self._ranked(
+                _TRAINED, torch.cat([self.evidence[t], row]), steps, self.plan.draws, self.seeds[t]
+            )
+            for t, row in zip(still, trained, strict=True)
+        }
+
+    @cached_property
+    def split(self) -> dict[int, GofResult]:
+        """Those datasets where data are plentiful, by one critic each."""
+        still = self.still_open if self.plan.split else []
+        if not still:
+            return {}
+        datasets = self.datasets.sets(torch.tensor(still, device=self.datasets.x.device))
+        seeds = [derive(self.seeds[t], "split") for t in still]
+        test = Split(draws=max(999, self.plan.draws))
+        return dict(zip(still, test.run(self.model, datasets, level=self.level, seeds=seeds), strict=True))
+
+    def _ranked(self, kind: str, row: Tensor, steps: Sequence[_Step], total: int, seed: int) -> "Ranked":
+        """Null sets in pieces, until there are enough of them or the answer is clear."""
+        share = self.plan.spent if kind == _QUICK and self.plan.spent else self.level - self.plan.spent
+        stop = max(_STOP[kind], int(share * (total + 1)))
+        columns = tuple(column for step in steps for column in step.bench.columns)
+        weights, pool = loudness(columns), self.config.null_pool
+        order = torch.arange(total)
+        if pool is not None:  # the test's own choice
+            order = torch.randperm(max(pool, total), generator=generator(seed, "null choice"))[:total]
+        value, count = combined(row, weights), 0
+        while count < total:
+            count = min(total, count + _LOOKED[kind]) if self.config.stop_early else total
+            known = self._null(kind, steps, weights, count if pool is None else len(order), pool)
+            if self.config.stop_early and int((known.values[order[:count]] >= value).sum()) >= stop:
+                break
+        return Ranked(row, known.rows[order[:count]], columns, weights)
+
+    def _null(
+        self, kind: str, steps: Sequence[_Step], weights: Tensor, count: int, pool: int | None
+    ) -> "_Known":
+        """Evidence of null sets and its combination, made once for all datasets."""
+        needed = count if pool is None else max(pool, count)
+        known = self._known.get(kind)
+        if known is None or len(known.rows) < needed:
+            rows = torch.cat([step.null(needed) for step in steps], -1)
+            known = self._known[kind] = _Known(rows, combined(rows, weights))
+        return known
+
+    def result(self, t: int) -> GofResult:
+        ranked = self.second.get(t, self.first[t])
+        common: dict[str, Any] = {
+            "test": self.config.name,
+            "seed": self.seeds[t],
+            "spent": self.plan.spent if t in self.still_open else 0.0,
+            "readings": ranked.readings(),
+            "examined": Examined(self.quick.bench, self.seen[t].cpu(), self.first[t].null, self.model_draws),
+            "settings": self._settings | {"quick_pvalue": self.first[t].pvalue},
+        }
+        if t in self.split:
+            split = self.split[t]
+            return replace(split, notes=(*self._notes(t), *split.notes), **common)
+        return GofResult(
+            statistic=float(ranked.value),
+            null_distribution=as_null_tensor(ranked.null_values),
+            level=self.level,
+            threshold="fresh",
+            exact=True,
+            n=self.n,
+            notes=self._notes(t),
+            **common,
+        )
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        lenses = [label_of(lens) for lens in (*self.config.lenses, *filter(None, [self.config.critics]))]
+        plan = self.plan
+        return {
+            "lenses": lenses,
+            "sets": plan.sets,
+            "draws": plan.draws,
+            "reference": list(plan.reference),
+            "first": plan.spent / self.level,
+            "stop_early": self.config.stop_early,
+            "null_pool": self.config.null_pool or max(plan.sets, plan.draws),
+        }
+
+    def _notes(self, t: int) -> tuple[str, ...]:
+        notes = [note for p in self.quick.bench.bench.prepared if (note := getattr(p, "left_out", None))]
+        first = self.first[t]
+        if t in self.still_open:
+            how = "one critic was trained on half of the data" if t in self.split else "critics were trained"
+            notes.append(
+                f"The quick lenses alone did not decide (p = {first.pvalue:.2g}; {self.plan.spent:g} of the "
+                f"level was theirs), so {how}."
+            )
+        elif self.config.critics is not None:
+            notes.append("The quick lenses decided, so no critic was trained.")
+        if reused := self.quick.runs.reused:
+            notes.append(f"{reused} null sets came from the cache.")
+        return tuple(notes)
+
+
+def loudness(columns: Sequence[Column]) -> Tensor:
+    """(m,) weights that sum to 1."""
+    loud = [_LOUDNESS.get(c.number, 1.0) * (_WHITENED if c.whitened else 1.0) for c in columns]
+    return torch.tensor(loud, dtype=torch.float64) / max(sum(loud), 1e-300)
+
+
+@dataclass(frozen=True, eq=False)
+class Ranked:
+    """A dataset's evidence beside that of null sets."""
+
+    row: Tensor  # (m,)
+    null: Tensor  # (b, m)
+    columns: tuple[Column, ...]
+    weights: Tensor  # (m,) how loud each column is heard
+
+    @cached_property
+    def value(self) -> Tensor:
+        return combined(self.row, self.weights)
+
+    @cached_property
+    def null_values(self) -> Tensor:
+        return combined(self.null, self.weights)
+
+    @property
+    def pvalue(self) -> float:
+        return float(rank_pvalues(self.value[None], self.null_values))
+
+    def readings(self) -> tuple[Reading, ...]:
+        """Of each lens alone, the loudest first."""
+        found = []
+        for lens in dict.fromkeys(column.lens for column in self.columns):
+            own = [k for k, column in enumerate(self.columns) if column.lens == lens]
+            value, null = (combined(t[..., own], self.weights[own]) for t in (self.row, self.null))
+            loudest = self.columns[own[int(self.row[own].argmax())]].number
+            found.append((float(value), Reading(lens, loudest, float(rank_pvalues(value[None], null)))))
+        return tuple(reading for _, reading in sorted(found, key=lambda pair: -pair[0]))

@@ -1,0 +1,136 @@
+"""Null runs: what a test measures of datasets drawn from the model, each of them numbered.
+
+A run is the same whenever it is made, whatever was made before, so runs are kept on disk and a later test of
+the same model goes on where an earlier one stopped.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from steincritic.data.points import ScoredPoints, sample_points
+from steincritic.engine import EngineName, spread
+from steincritic.gof.cache import NullCache, fingerprint
+from steincritic.models.base import SamplingModel
+from steincritic.rng import derive
+from steincritic.training.progress import StepBar
+
+_SAVED = 5.0  # seconds after which what is made is kept
+_PIECE = 4  # datasets that a thread takes at a time
+_BLOCK, _NUMBERS = 20, 2**22  # datasets drawn together, as a chain sampler is slow for few; their coordinates
+
+Measure = Callable[[ScoredPoints, Sequence[int]], Tensor]  # (r, n, d) and a seed each to (r, k)
+
+
+@dataclass(frozen=True, eq=False)
+class NullSets:
+    """Datasets of n draws of the model, by their numbers."""
+
+    model: SamplingModel
+    n: int
+    like: Tensor
+    seed: int
+    _last: dict[int, ScoredPoints] = field(default_factory=dict)
+
+    def __getitem__(self, numbers: range) -> ScoredPoints:
+        size = self.block
+        first, last = numbers.start // size, -(-numbers.stop // size)
+        blocks = [self._block(b) for b in range(first, last)]
+        rows = slice(numbers.start - first * size, numbers.stop - first * size)
+        return ScoredPoints.cat(blocks).cut(self.n).sets(rows)
+
+    @property
+    def block(self) -> int:
+        """Datasets drawn together; decided by shape alone, so that draws never depend on memory."""
+        return max(1, min(_BLOCK, _NUMBERS // (self.n * self.like.shape[-1])))
+
+    def _block(self, b: int) -> ScoredPoints:
+        """Drawn once if it is asked for again right away."""
+        if b not in self._last:
+            seed = derive(self.seed, "null block", b)
+            fresh = sample_points(self.model, self.block * self.n, seed=seed, like=self.like)
+            self._last.clear()
+            self._last[b] = fresh
+        return self._last[b]
+
+    def seeds(self, numbers: range) -> list[int]:
+        return [derive(self.seed, "null run", k) for k in numbers]
+
+    def key(self, settings: Mapping[str, Any]) -> str:
+        return fingerprint(self.model, self.n, self.like, settings)
+
+
+class NullRuns:
+    """Rows of numbers, one per null dataset.
+
+    Args:
+        measure: importable by its name where processes are used.
+        most: datasets that fit into memory together.
+        piece: datasets that a thread takes at a time.
+        engine: by default threads on a CPU, this thread on a GPU.
+    """
+
+    def __init__(
+        self,
+        sets: NullSets,
+        measure: Measure,
+        *,
+        most: int,
+        key: str,
+        cache: NullCache,
+        title: str = "null runs",
+        piece: int = _PIECE,
+        engine: EngineName | None = None,
+        address: str | None = None,
+    ) -> None:
+        self._sets, self._measure = sets, measure
+        self._key, self._cache, self._title = key, cache, title
+        on_cpu = sets.like.device.type == "cpu"
+        self._engine: EngineName = engine or ("threads" if on_cpu else "serial")
+        self._address = address
+        self._size = most
+        if self._engine == "threads":
+            self._size = max(1, min(most // torch.get_num_threads(), piece))
+        elif on_cpu:
+            self._size = min(most, _BLOCK)
+        kept = cache.get(key)
+        self._known = None if kept is None else kept["runs"]
+        self.reused = 0 if self._known is None else len(self._known)
+
+    def rows(self, start: int, count: int) -> Tensor:
+        """Runs number start to start + count, (count, k); those not known yet are made, and kept."""
+        have = 0 if self._known is None else len(self._known)
+        if have < start + count:
+            saved = time.monotonic()
+            for fresh in self._made(have, start + count - have):
+                self._known = fresh if self._known is None else torch.cat([self._known, fresh])
+                if time.monotonic() - saved > _SAVED:
+                    self._cache.put(self._key, {"runs": self._known})
+                    saved = time.monotonic()
+            assert self._known is not None
+            self._cache.put(self._key, {"runs": self._known})
+        assert self._known is not None
+        return self._known[start : start + count]
+
+    def _made(self, start: int, count: int) -> Iterator[Tensor]:
+        stop = start + count
+        pieces = [range(first, min(first + self._size, stop)) for first in range(start, stop, self._size)]
+        tasks = ((self._measure, self._sets[numbers], self._sets.seeds(numbers)) for numbers in pieces)
+        made = spread(_measured, tasks, self._engine, address=self._address)
+        ready: dict[int, Tensor] = {}  # pieces may end in another order than they began
+        with StepBar(self._title, count) as bar, closing(made):
+            for k, numbers in enumerate(pieces):
+                while k not in ready:
+                    ready.update([next(made)])
+                yield ready.pop(k)
+                bar.advance(len(numbers))
+
+
+def _measured(task: tuple[Measure, ScoredPoints, list[int]]) -> Tensor:
+    measure, datasets, seeds = task
+    return measure(datasets, seeds).to("cpu", torch.float64)

@@ -1,0 +1,136 @@
+"""Kernels: the kernel Stein discrepancy at several bandwidths, in one pass and in time linear in n.
+
+The RBF kernel is a mean of cosines, k(x, y) = E cos(w.(x - y)/h) with w normal [rahimi2007], so the
+discrepancy is a mean over frequencies of squared lengths of summed Stein values: no pair of points is ever
+formed. Bandwidths halve, so that the cosines of one give those of the next.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from steincritic.data.points import ScoredPoints
+from steincritic.errors import check_count, check_positive
+from steincritic.lenses.lens import Seen
+from steincritic.rng import generator
+from steincritic.stein.kernels import RBF
+from steincritic.stein.tiles import stein_sums
+
+_PAIRED = 500  # draws whose distances give the median
+_SIGNED = 2**22  # numbers of one wave under signs, or before, at a time
+_TOGETHER = {"cpu": 2**18, "cuda": 2**28}  # cosines held at a time
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernels:
+    """RBF kernels at the median distance between draws of the model, and at halves of it.
+
+    Args:
+        widest: the largest bandwidth, in median distances.
+        octaves: bandwidths, each half of the one before.
+        frequencies: random ones that stand for the kernel; by default 128 for 1,000 points, and fewer for
+            more of them.
+    """
+
+    name: ClassVar[str] = "kernels"
+    widest: float = 1.0
+    octaves: int = 4
+    frequencies: int | None = None
+    whitened: bool = False
+
+    def __post_init__(self) -> None:
+        check_positive(self.widest, name="widest")
+        check_count(self.octaves, name="octaves")
+        if self.frequencies is not None:
+            check_count(self.frequencies, name="frequencies")
+
+    def prepare(self, draws: ScoredPoints, *, n: int, seed: int) -> "PreparedKernels":
+        x = draws.x[:_PAIRED]
+        median = float(torch.pdist(x).median()) or 1.0
+        source = generator(seed, "frequencies")
+        count = self.frequencies or min(256, max(32, 128_000 // n))
+        w = torch.randn(count, x.shape[-1], generator=source).to(x) / (self.widest * median)
+        bandwidths = tuple(self.widest / 2**k for k in range(self.octaves))
+        return PreparedKernels(w, bandwidths, median)
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedKernels:
+    frequencies: Tensor  # (f, d) of the largest bandwidth
+    bandwidths: tuple[float, ...]  # in median distances
+    median: float
+
+    @property
+    def size(self) -> int:
+        return len(self.bandwidths)
+
+    def entries(self, datasets: ScoredPoints, seeds: Sequence[int]) -> Tensor:
+        r"""U-statistics: $(|\sum_i \xi_i|^2 - \sum_i |\xi_i|^2) / (n (n - 1))$ with Stein values $\xi$."""
+        n, f = len(datasets), len(self.frequencies)
+        sets = max(1, _TOGETHER.get(datasets.x.device.type, _TOGETHER["cpu"]) // (n * f))
+        squares = torch.cat(
+            [self._squares(datasets.sets(slice(k, k + sets))) for k in range(0, len(datasets.x), sets)]
+        )
+        return (squares - self._diagonal(datasets)) / (n * (n - 1))
+
+    def signed(self, points: ScoredPoints, signs: Tensor) -> Tensor:
+        """By the kernels themselves where pairs of points are fewer than values at frequencies."""
+        if len(points) > 2 * len(self.frequencies) * (points.dim + 1):
+            return self._signed_waves(points, signs)
+        kernels = [RBF(bandwidth=h * self.median) for h in self.bandwidths]
+        return stein_sums(points, kernels, signs=signs).bootstrap("u").mT
+
+    def _signed_waves(self, points: ScoredPoints, signs: Tensor) -> Tensor:
+        """Some frequencies at a time, as signs of all points meet the values of all of them."""
+        n = len(points)
+        some = max(1, _SIGNED // (max(n, len(signs)) * (points.dim + 1)))
+        signs, score = signs.to(points.x), _with_ones(points.score)
+        squares = points.x.new_zeros(len(signs), self.size)
+        for k, (w, cos, sin) in enumerate(self._waves(points.x)):
+            for at in (slice(j, j + some) for j in range(0, len(w), some)):
+                even, odd = (
+                    (signs @ (wave[:, at, None] * score[:, None]).flatten(1)).unflatten(
+                        1, (-1, points.dim + 1)
+                    )
+                    for wave in (cos, sin)
+                )
+                squares[:, k] += _length(even, odd, w[at])
+        return (squares / len(self.frequencies) - self._diagonal(points)) / (n * (n - 1))
+
+    def _diagonal(self, points: ScoredPoints) -> Tensor:
+        """(..., bandwidths): the sum over points of |xi|^2 = |s|^2 + |w|^2, in the mean over frequencies."""
+        rough = self.frequencies.square().sum(-1).mean() * len(points)
+        own = points.score.square().sum((-1, -2))
+        return torch.stack([own + 4**k * rough for k in range(self.size)], -1)
+
+    def _waves(self, x: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Frequencies, cosines and sines at each bandwidth, (f, d) and (..., n, f)."""
+        angle = x @ self.frequencies.mT
+        cos, sin = angle.cos(), angle.sin()
+        for k in range(self.size):
+            yield 2**k * self.frequencies, cos, sin
+            cos, sin = 2 * cos * cos - 1, 2 * sin * cos
+
+    def _squares(self, datasets: ScoredPoints) -> Tensor:
+        score = _with_ones(datasets.score).mT
+        found = [
+            _length((score @ cos).mT, (score @ sin).mT, w) / len(w) for w, cos, sin in self._waves(datasets.x)
+        ]
+        return torch.stack(found, -1)
+
+    def numbers(self, seen: Seen) -> Mapping[str, Tensor]:
+        return {f"kernel at {h:g}": seen.fair[..., k] for k, h in enumerate(self.bandwidths)}
+
+
+def _with_ones(score: Tensor) -> Tensor:
+    return torch.cat([score, torch.ones_like(score[..., :1])], -1)
+
+
+def _length(even: Tensor, odd: Tensor, w: Tensor) -> Tensor:
+    """Squared, of sums of cos s - sin w and sin s + cos w; even and odd are (..., f, d + 1) with s and 1."""
+    first = even[..., :-1] - odd[..., -1:] * w
+    second = odd[..., :-1] + even[..., -1:] * w
+    return (first.square() + second.square()).sum((-1, -2))

@@ -1,0 +1,247 @@
+"""What a lens is: a stack of datasets in, numbers out, each large for one kind of fault.
+
+A lens works in two steps. *Entries* are what it measures of a dataset, most of them averages of Stein values:
+one per coordinate, pair, cell or bandwidth. Standardized by what they are under the model, entries become
+*numbers*: the largest of a kind, the sum of their squares, and so on. What an entry or a number is under the
+model is learned from reference sets, draws of the model that are not used for anything else, so any formula
+keeps a test exact as long as data and null sets go through it alike.
+
+To add a lens, copy `lenses/cells.py`: a frozen dataclass with `name` and `prepare`, and what it prepares.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from steincritic.data.points import ScoredPoints
+
+_SKEWEST = 2.0  # of an entry, what is taken out of it
+_TAIL = (0.05, 4.0)  # skewness of a number, least and most that is believed
+_PRIOR = 100  # sets that a skewness of 1, about that of a largest value, counts for
+_HELD = 2**24  # entries of single points at a time
+_BEYOND = 600.0  # -log p where the incomplete gamma function ends in double precision
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """Standardized entries of r datasets, (r, k) each."""
+
+    plain: Tensor  # (value - mean) / sd under the model
+    fair: Tensor  # the same with the skewness taken out, close to normal under the model
+
+
+class PreparedLens(Protocol):
+    """A lens that knows the model: its scale, its cells, whatever it takes from draws."""
+
+    @property
+    def size(self) -> int:
+        """Entries per dataset, k."""
+        ...
+
+    def entries(self, datasets: ScoredPoints, seeds: Sequence[int]) -> Tensor:
+        """(r, k): what is measured of each of (r, n, d) datasets, a pure function of it and its seed."""
+        ...
+
+    def numbers(self, seen: Seen) -> Mapping[str, Tensor]:
+        """(r,) each: large for one kind of fault."""
+        ...
+
+
+class Lens(Protocol):
+    """How to look at datasets."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def whitened(self) -> bool:
+        """Wants points whose coordinates are uncorrelated under the model, not only of one scale.
+
+        A lens with `own_units = True` gets them as they are.
+        """
+        ...
+
+    def prepare(self, draws: ScoredPoints, *, n: int, seed: int) -> PreparedLens:
+        """Get ready for datasets of n points.
+
+        Args:
+            draws: of the model, in the coordinates that datasets will come in.
+        """
+        ...
+
+
+@runtime_checkable
+class SignedLens(PreparedLens, Protocol):
+    """A prepared lens that works without null sets: its entries when every point counts with a sign.
+
+    One with `means = True` has entries that are means of Stein values over points.
+    """
+
+    def signed(self, points: ScoredPoints, signs: Tensor) -> Tensor:
+        """(b, k): entries of (n, d) points under (b, n) signs."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """The entries that one number is made of, each as if the number were made of it alone."""
+
+    values: Tensor  # (k,) with their signs
+    columns: tuple[tuple[int, ...], ...]  # of the data, that each is about; none for a cell
+    size: Callable[[Tensor], Tensor]  # from an entry to the number
+
+    @classmethod
+    def one(cls, number: Tensor, columns: Sequence[int]) -> "Entries":
+        """A number that is about many columns at once."""
+        return cls(number.reshape(1), (tuple(columns),), lambda value: value)
+
+
+@runtime_checkable
+class TellingLens(Protocol):
+    """A prepared lens whose entries can be put into words."""
+
+    def by_entry(self, seen: Seen) -> Mapping[str, Entries]:
+        """What one dataset's (k,) entries say, by number."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Scale:
+    """Mean, standard deviation and skewness of entries under the model, (k,) each."""
+
+    mean: Tensor
+    sd: Tensor
+    skew: Tensor
+
+    @classmethod
+    def of(cls, entries: Tensor) -> "Scale":
+        mean = entries.mean(0)
+        return cls(mean, *_spread(entries - mean))
+
+    def see(self, entries: Tensor) -> Seen:
+        mean, sd, skew = (t.to(entries) for t in (self.mean, self.sd, self.skew))
+        return _seen(entries - mean, sd, skew)
+
+
+def leave_one_out(entries: Tensor) -> Seen:
+    """Each of r datasets as the others see it: what a further dataset of the model would look like."""
+    r = len(entries)
+    centered = entries - entries.mean(0)
+    first, second, third = (centered.pow(k) for k in (1, 2, 3))
+    mean = -first / (r - 1)  # of the others
+    square, cube = ((p.sum(0) - p) / (r - 1) for p in (second, third))
+    variance = (square - mean**2).clamp(min=0) * ((r - 1) / max(r - 2, 1))
+    skew = (cube - 3 * mean * square + 2 * mean**3) / variance.clamp(min=1e-300) ** 1.5
+    return _seen(centered - mean, variance.sqrt(), skew)
+
+
+def _spread(centered: Tensor) -> tuple[Tensor, Tensor]:
+    sd = centered.square().mean(0).sqrt()
+    skew = (centered / sd.clamp(min=1e-300)).pow(3).mean(0)
+    return sd * math.sqrt(len(centered) / max(len(centered) - 1, 1)), skew
+
+
+def _seen(gap: Tensor, sd: Tensor, skew: Tensor) -> Seen:
+    """Wilson and Hilferty's cube root, which is monotone, takes the skewness out."""
+    plain = gap / torch.where(sd > 1e-12 * gap.abs().amax(0).clamp(min=1e-300), sd, torch.inf)
+    g = skew.clamp(-_SKEWEST, _SKEWEST)
+    g = torch.where(g.abs() < 1e-3, torch.full_like(g, 1e-3), g)
+    base = 1 + g * plain / 2
+    return Seen(plain, 6 / g * (base.sign() * base.abs() ** (1 / 3) - 1) + g / 6)
+
+
+@dataclass(frozen=True, eq=False)
+class Tail:
+    """-log p of a number, from what it was on reference sets; smooth beyond the largest of them.
+
+    A Pearson III law with their mean, standard deviation and skewness. Any monotone map that was fixed
+    beforehand keeps a test exact.
+    """
+
+    mean: float
+    sd: float
+    skew: float
+
+    @classmethod
+    def of(cls, values: Tensor) -> "Tail":
+        values = values.to(torch.float64)
+        sd, skew = _spread(values - values.mean())
+        skew = (len(values) * skew + _PRIOR) / (len(values) + _PRIOR)  # few sets say little about it
+        return cls(float(values.mean()), float(sd), min(max(float(skew), _TAIL[0]), _TAIL[1]))
+
+    def evidence(self, values: Tensor) -> Tensor:
+        if not self.sd > 0:
+            return torch.zeros_like(values, dtype=torch.float64)
+        shape = torch.tensor(4 / self.skew**2, dtype=torch.float64, device=values.device)
+        x = (shape + (values.to(torch.float64) - self.mean) / self.sd * shape.sqrt()).clamp(min=0)
+        upper = torch.special.gammaincc(shape.expand_as(x), x)
+        far = x - (shape - 1) * x.clamp(min=1e-300).log() + torch.lgamma(shape)  # leading term
+        far = far - torch.log(x / (x - shape + 1).clamp(min=1e-3))
+        return torch.where(upper > math.exp(-_BEYOND), -upper.clamp(min=1e-300).log(), far)
+
+
+def normal_evidence(size: Tensor) -> Tensor:
+    """-log p of a standard normal value at least so far out: near linear in -log p, as `Tail` likes it."""
+    value: Tensor = -(torch.special.log_ndtr(-size.abs()) + math.log(2))
+    return value
+
+
+def pairs_of(matrix: Tensor) -> Tensor:
+    """(..., d, d) to (..., pairs): the mean of (j, k) and (k, j), for j < k."""
+    d = matrix.shape[-1]
+    rows, columns = torch.triu_indices(d, d, 1, device=matrix.device)
+    return (matrix[..., rows, columns] + matrix[..., columns, rows]) / 2
+
+
+def pair_columns(dim: int) -> tuple[tuple[int, ...], ...]:
+    """The columns of `pairs_of`."""
+    return tuple(tuple(pair) for pair in torch.triu_indices(dim, dim, 1).T.tolist())
+
+
+def single_columns(dim: int) -> tuple[tuple[int, ...], ...]:
+    return tuple((j,) for j in range(dim))
+
+
+def clipped(x: Tensor, clip: float | None) -> tuple[Tensor, Tensor]:
+    """Coordinates that level off at `clip`, x / sqrt(1 + (x / clip)^2), and their slope; None: as they are.
+
+    Fields of clipped coordinates are bounded, and so are their Stein values where the score is.
+    """
+    if clip is None:
+        return x, torch.ones_like(x)
+    size = 1 + (x / clip).square()
+    return x * size.rsqrt(), size.pow(-1.5)
+
+
+def is_mean(prepared: PreparedLens) -> bool:
+    """Are its entries means over points, of Stein values?"""
+    return bool(getattr(prepared, "means", False))
+
+
+def point_values(prepared: PreparedLens, points: ScoredPoints) -> Tensor:
+    """(n, k): entries that are means over points, of each point alone."""
+    values: Tensor = prepared.entries(points.map(lambda t: t[:, None]), ())
+    return values
+
+
+def signed_means(prepared: PreparedLens, points: ScoredPoints, signs: Tensor) -> Tensor:
+    """Entries that are means over points, under signs; some points at a time, as all may not fit."""
+    total: Tensor | None = None
+    rows = max(1, _HELD // max(1, prepared.size))
+    for start in range(0, len(points), rows):
+        values = point_values(prepared, points[start : start + rows])
+        signed = signs[:, start : start + rows].to(points.x) @ values
+        total = signed if total is None else total + signed
+    assert total is not None
+    return total / len(points)
+
+
+def combined(evidence: Tensor, weights: Tensor) -> Tensor:
+    """(r, m) evidences to (r,): log of the weighted mean of 1/p, the harmonic combination."""
+    if not evidence.shape[-1]:  # nothing was looked at
+        return evidence.sum(-1)
+    return torch.logsumexp(evidence + weights.log(), dim=-1)
