@@ -86,7 +86,7 @@ def test_models_are_built_in_files_or_modules(run, monkeypatch, place):
 
 def test_without_a_method_one_is_chosen_and_named(run):
     code, out, _ = run("check few.npy --model models.py:normal")
-    assert code == 0 and "Test ksdagg: 6 points are too few to train critics on." in out
+    assert code == 0 and "Test combined: 6 points are too few to train critics on" in out
 
 
 def test_json_is_one_object_on_standard_output_and_nothing_else(run):
@@ -198,7 +198,7 @@ BAD_INPUT = {
     "check good.npy --model models.py:nan": "the score at x has NaN",
     "check good.npy --model models.py:no_sampler --test crossfit": "tests split and ksd work without",
     "check few.npy --model models.py:normal --test crossfit": "x has 6 points; 5 folds need",
-    "check good.npy --model models.py:normal --test magic": "test must be one of crossfit, split",
+    "check good.npy --model models.py:normal --test magic": "test must be one of combined, crossfit, split",
     f"check good.npy {CHECK} --level 2": "level must lie in (0, 1), for example 0.05: got 2.0",
     f"check good.npy {CHECK} --level nan": "level must lie in (0, 1)",
     f"check good.npy {CHECK} --level 1e-6": "null draws cannot reach level 1e-06",

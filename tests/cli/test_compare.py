@@ -65,7 +65,7 @@ BAD = {
     f"compare few.npy {BOTH}": "x has 9 points",
     f"compare nowhere.npy {BOTH}": "no such data file: nowhere.npy",
     f"compare x.npy {BOTH} --out x.npy/below": "cannot write x.npy/below",
-    f"compare x.npy {BOTH.replace('ksd', 'magic')}": "test must be one of crossfit",
+    f"compare x.npy {BOTH.replace('ksd', 'magic')}": "test must be one of combined",
     "compare x.npy --model models.py:right --model models.py:wrng": "did you mean wrong?",
 }
 

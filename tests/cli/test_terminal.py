@@ -195,7 +195,7 @@ def test_standard_output_of_json_stays_pure_where_progress_is_shown():
 
 
 def test_ctrl_c_ends_with_one_line_and_leaves_no_half_of_a_file(place):
-    shown = terminal("demo --n 300 --out stopped", until="null runs", keys=b"\x03", pause=0.5)
+    shown = terminal("demo --n 300 --out stopped", until="null sets", keys=b"\x03", pause=0.5)
     assert shown.code == 130
     assert shown.text.count("steincritic: interrupted") == 1 and "Traceback" not in shown.text
     assert files(place / "stopped") == []

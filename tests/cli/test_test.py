@@ -58,7 +58,7 @@ def test_draws_are_those_of_the_test_that_was_named_or_chosen(run):
         told = json.loads(run(f"test few.npy {MODEL} {test} --draws 39 --json")[1])
         if "error" not in told:  # six points are too few to train critics on
             assert len(told["null_distribution"]) == 39
-    assert told["test"] == "ksdagg" and told["notes"][0].startswith("Test ksdagg: 6 points are too few")
+    assert told["test"] == "combined" and told["notes"][0].startswith("Test combined: 6 points are too few")
 
 
 def test_null_runs_are_kept_unless_told_otherwise(run):
@@ -71,7 +71,7 @@ def test_null_runs_are_kept_unless_told_otherwise(run):
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("--test magic", "test must be one of crossfit, split, ksd, ksdagg, fssd; got 'magic'"),
+        ("--test magic", "test must be one of combined, crossfit, split, ksd, ksdagg, fssd; got 'magic'"),
         ("--test ksd --draws 0", "draws must be a whole number of at least 1"),
         ("--test ksd --draws 3", "3 null draws cannot reach level"),
         ("--test ksd --address here", "--address is for --engine dask"),

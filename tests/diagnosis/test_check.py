@@ -156,3 +156,18 @@ def test_shares_add_up_to_the_witness():
     shares = critic.shares(X, coordinate_blocks(4))
     torch.testing.assert_close(shares.sum(-1), critic.witness(X), rtol=1e-4, atol=1e-5)
     assert np.shape(shares) == (200, 4)
+
+
+def test_findings_do_not_depend_on_the_number_of_threads():
+    """To the last bit: the critics train on one thread, and each thread judges whole pieces."""
+    alone = sc.check(Q, WRONG, test=verdict(True))
+    torch.set_num_threads(2)
+    try:
+        together = sc.check(Q, WRONG, test=verdict(True))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+    assert torch.equal(alone.points.witness, together.points.witness)
+    assert torch.equal(alone.points.pvalues, together.points.pvalues)
+    assert alone.coordinates == together.coordinates
+    assert alone.regions == together.regions and alone.fisher == together.fisher

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from steincritic.diagnosis.check import CheckResult
 
 CHECK_FILES = ("report.html", "result.json", "witness.csv", "critic.safetensors")  # as report.folder has them
-_FINDINGS = 3
+_FINDINGS = 5
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,14 +25,17 @@ if TYPE_CHECKING:
 __all__ = ["FITS", "Common", "Device", "device_named", "prepare"]  # FITS is here for those who have the rest
 
 Device = Annotated[str, tyro.conf.arg(help="cpu, cuda, or auto: a GPU where there is one.")]
-Engine = Literal["serial", "local", "dask"]
+Engine = Literal["serial", "local", "dask"]  # of sweeps, whose jobs are whole programs
+OptionalEngine = Annotated[
+    Literal["serial", "threads", "local", "dask"] | None, tyro.conf.arg(help_behavior_hint="")
+]
 DataPath = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DATA")]
 OptionalText = Annotated[str | None, tyro.conf.arg(metavar="TEXT", help_behavior_hint="")]
 OptionalPath = Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="")]
 OptionalCount = Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")]
 OptionalNumber = Annotated[float | None, tyro.conf.arg(metavar="FLOAT", help_behavior_hint="")]
 
-TESTS = ("crossfit", "split", "ksd", "ksdagg", "fssd")
+TESTS = ("combined", "crossfit", "split", "ksd", "ksdagg", "fssd")
 _STDIN = "-"
 _TABLES = (".npy", ".npz", ".csv", ".parquet")
 
@@ -101,15 +104,18 @@ class TestOptions(OnDevice, Seeded):
     __test__: ClassVar[bool] = False  # not one for pytest
 
     test: OptionalText = None
-    """crossfit, split, ksd, ksdagg or fssd; by default the program decides and says why."""
+    """combined, crossfit, split, ksd, ksdagg or fssd; by default the program decides and says why."""
     level: float = 0.05
     """Accepted probability of a false alarm."""
     draws: OptionalCount = None
     """Number of null draws B; by default that of the test."""
+    precision: OptionalNumber = None
+    """Smallest p-value that is wanted of the combined test, such as 0.001; decides the null draws."""
     cache: bool = True
-    """Keep null runs of the crossfit test on disk and use them again."""
-    engine: Engine = "serial"
-    """Where null runs are computed: serial (this process), local (processes) or dask."""
+    """Keep null runs on disk and use them again."""
+    engine: OptionalEngine = None
+    """Where null runs are computed: serial (one thread), threads, local (processes) or dask; by default
+    threads on a CPU, serial on a GPU."""
     address: OptionalText = None
     """Address of a Dask scheduler; without it a cluster is started on this machine."""
 
@@ -122,8 +128,13 @@ class TestOptions(OnDevice, Seeded):
             check_choice(self.test, name="test", choices=self.tests)
         if self.draws is not None:
             check_count(self.draws, name="draws")
+        if self.precision is not None and not 0 < self.precision < 1:
+            raise InputError(f"precision is a p-value in (0, 1), such as 0.001: got {self.precision!r}")
+        if self.precision is not None and self.draws is not None:
+            raise InputError("pass --draws or --precision, not both: the precision decides the draws")
         if self.address is not None and self.engine != "dask":
-            raise InputError(f"--address is for --engine dask, got --engine {self.engine}")
+            given = f"got --engine {self.engine}" if self.engine else "which is not given"
+            raise InputError(f"--address is for --engine dask, {given}")
 
     def run(self, model: "base.Model", points: "ScoredPoints") -> "GofResult":
         """Test the model on the points, with these settings."""
@@ -143,20 +154,27 @@ class TestOptions(OnDevice, Seeded):
             return "none"
         if self.test is not None:
             return self._set(VALUES[self.test])
-        if self.draws is not None or not self.cache or self.engine != "serial":
-            raise InputError("--draws, --no-cache and --engine set up one test: name it with --test")
+        if (self.draws, self.precision, self.engine) != (None, None, None) or not self.cache:
+            raise InputError(
+                "--draws, --precision, --no-cache and --engine set up one test: name it with --test"
+            )
         return None
 
     def _set(self, test: "GofTest") -> "GofTest":
         """The test with what these options change of it."""
         from dataclasses import replace
 
+        from steincritic.gof.combined import Combined
         from steincritic.gof.crossfit import CrossFit
 
-        if isinstance(test, CrossFit):
+        if isinstance(test, Combined | CrossFit):
             test = replace(test, cache=self.cache, engine=self.engine, address=self.address)
-        elif self.engine != "serial":
-            raise InputError(f"--engine spreads null runs of the crossfit test; {test.name} has none")
+        elif self.engine is not None:
+            raise InputError(f"--engine spreads null runs of combined and crossfit; {test.name} has none")
+        if isinstance(test, Combined):
+            return replace(test, draws=self.draws, precision=self.precision)
+        if self.precision is not None:
+            raise InputError(f"--precision is for the combined test; for {test.name} pass --draws")
         return test if self.draws is None else replace(test, draws=self.draws)  # type: ignore[type-var]
 
 

@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Any
 from steincritic.data.points import PointsLike, ScoredPoints, model_and_points
 from steincritic.devices import DeviceLike
 from steincritic.diagnosis.coordinates import Coordinate, find_coordinates
+from steincritic.diagnosis.findings import Finding, fallback, find
 from steincritic.diagnosis.fisher import FisherBound, fisher_bound
 from steincritic.diagnosis.halves import Halves, split_in_halves
 from steincritic.diagnosis.points import MissingFindings, PointFindings, find_missing, find_points
 from steincritic.diagnosis.regions import Region, find_regions
 from steincritic.errors import InputError, check_level
 from steincritic.gof.choose import TestName, gof_test
+from steincritic.gof.combined import Combined
+from steincritic.gof.null import smallest_draws
 from steincritic.gof.result import GofResult
 from steincritic.gof.test import GofTest
-from steincritic.models.base import ModelLike
+from steincritic.models.base import Model, ModelLike, SamplingModel
 from steincritic.rng import derive
 from steincritic.training.critic import Critic
 
@@ -25,16 +28,19 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _SHOWN = 3
+_SETS = 199  # null sets of lenses that look after another test
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CheckResult:
     """What a model gets wrong. Lists are empty where the test does not reject the model.
 
-    Every value comes from a critic that was not trained on the point.
+    What was seen comes from quick lenses; points, coordinates and regions come from critics, and every value
+    there from one that was not trained on the point.
     """
 
     test: GofResult
+    seen: tuple[Finding, ...]  # what is wrong in words, the loudest first
     points: PointFindings
     missing: MissingFindings | None  # None for a model that cannot be sampled
     coordinates: tuple[Coordinate, ...]  # all of them, the most telling first
@@ -67,7 +73,7 @@ class CheckResult:
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """What was found, in sentences, the most telling kind first."""
+        """What was found, in sentences: what is wrong, then where critics see it."""
         if not self.rejected:
             return ()
         sentences = [f"Region {region}." for region in self.regions[:_SHOWN]]
@@ -88,6 +94,7 @@ class CheckResult:
                 f"{len(self.missing)} of {len(self.missing.witness)} model draws lie where data are missing "
                 f"(false discovery rate {self.missing.fdr:g})."
             )
+        sentences = [f"{seen}." for seen in self.seen] + sentences
         if not sentences:
             sentences.append(
                 "The difference is spread thin: no single coordinate, region or point carries enough of it "
@@ -114,6 +121,7 @@ class CheckResult:
             "fisher_lower_bound": self.fisher.lower,
             "fisher_estimate": self.fisher.estimate,
             "fisher_confidence": self.fisher.confidence,
+            "seen": [seen.to_dict() for seen in self.seen],
             "findings": list(self.findings),
             "points": {
                 "flagged": self.points.flagged.tolist(),
@@ -231,6 +239,7 @@ def check(
     halves = split_in_halves(adapted, points, seed=derive(seed, "diagnosis"))
     return CheckResult(
         test=test,
+        seen=_seen(adapted, points, labels, test, level) if test.rejected else (),
         points=find_points(halves, fdr=fdr, listed=test.rejected),
         missing=find_missing(halves, fdr=fdr, listed=test.rejected),
         coordinates=find_coordinates(halves, labels, seed=derive(seed, "coordinates")),
@@ -242,6 +251,22 @@ def check(
         level=level,
         seed=seed,
     )
+
+
+def _seen(
+    model: Model | None, points: ScoredPoints, names: Sequence[str], test: GofResult, level: float
+) -> tuple[Finding, ...]:
+    """By the lenses of the test; where it has none, quick ones look for this alone."""
+    if test.examined is not None:
+        return find(test.examined, points, names, level=level) or fallback(test.readings)
+    if not isinstance(model, SamplingModel):
+        return ()
+    lenses = Combined(critics=None, draws=max(_SETS, smallest_draws(level)), reference=(_SETS, _SETS))
+    try:
+        (looked,) = lenses.run(model, points.alone(), level=level, seeds=[test.seed])
+    except InputError:  # extreme values, which the test that was asked for can bear
+        return ()
+    return find(looked.examined, points, names, level=level)
 
 
 def column_names(names: Iterable[object] | None, dim: int) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from steincritic.diagnosis.halves import Half, Halves
+from steincritic.engine import one_thread
 from steincritic.gof.null import rank_pvalues
 from steincritic.rng import generator
 
@@ -74,9 +75,10 @@ def _largest_under_null(reference: Tensor, n: int, source: torch.Generator) -> T
         return drawn.amax(1)
     centered = reference - reference.mean(0)
     largest = []
-    for _ in range(_DRAWS):
-        rows = torch.randint(len(centered), (n,), generator=source)
-        largest.append(_ratios(centered[rows]).amax())
+    with one_thread():
+        for _ in range(_DRAWS):
+            rows = torch.randint(len(centered), (n,), generator=source)
+            largest.append(_ratios(centered[rows]).amax())
     return torch.stack(largest)
 
 

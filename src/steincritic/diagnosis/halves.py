@@ -8,6 +8,7 @@ from torch import Tensor
 
 from steincritic.data.frame import model_frame
 from steincritic.data.points import ScoredPoints, sample_points
+from steincritic.engine import spread
 from steincritic.errors import InputError
 from steincritic.models.base import Model, SamplingModel
 from steincritic.rng import derive, generator
@@ -23,6 +24,7 @@ FEWEST = 20  # points
 _DRAWS_PER_POINT = 20
 _DRAWS = (10_000, 200_000)  # fewest and most
 _DRAWN_NUMBERS = 20_000_000  # coordinates of model draws at most
+_ROWS = 4096  # points that a thread takes at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,9 +145,20 @@ def _judged(
 
 
 def values_of(critic: Critic, points: ScoredPoints, blocks: Sequence[slice]) -> Values:
-    shares = critic.shares(points, blocks).to("cpu", torch.float64)
-    gap = critic.score_gap(points).to("cpu", torch.float64)
-    return Values(shares.sum(-1), shares, gap)
+    """In pieces, which the threads of a CPU take one by one."""
+    on_cpu = points.x.device.type == "cpu"
+    size = _ROWS if on_cpu else len(points)
+    pieces = [points[k : k + size] for k in range(0, len(points), size)]
+    made = dict(
+        spread(lambda piece: _values(critic, piece, blocks), pieces, "threads" if on_cpu else "serial")
+    )
+    shares, gaps = (torch.cat([made[k][part] for k in range(len(pieces))]) for part in range(2))
+    return Values(shares.sum(-1), shares, gaps)
+
+
+def _values(critic: Critic, points: ScoredPoints, blocks: Sequence[slice]) -> tuple[Tensor, Points]:
+    shares, gap = critic.shares(points, blocks), critic.score_gap(points)
+    return shares.to("cpu", torch.float64), gap.to("cpu", torch.float64)
 
 
 def draw_count(n: int, dim: int) -> int:

@@ -19,26 +19,26 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DATA, MODEL, ALARM, QUIET = "#d1495b", "#5b8db8", "#d63a2b", "#8a95a1"  # 3:1 on a white and a dark card
-_INK = "#010203"  # stands for the page's text color, whatever it is
-_CLOUD = 400  # points drawn of a cloud
+INK = "#010203"  # stands for the page's text color, whatever it is
+CLOUD = 400  # points drawn of a cloud
 _NAME = 24  # letters of a column's name beside an axis
 _SHADE: Any = {"color": ALARM, "alpha": 0.17, "linewidth": 0}
 
 
 def null_histogram(diagnosis: CheckResult) -> str:
     test = diagnosis.test
-    with _drawing(4.1, 2.2) as (figure, ax):
+    with drawing(4.1, 2.2) as (figure, ax):
         values = test.null_distribution.cpu().numpy()
         ax.hist(values, bins=min(40, max(8, len(values) // 4)), color=MODEL, label="under the model")
         ax.axvline(test.statistic, color=ALARM, linewidth=2, label="these data")
         ax.set(xlabel="test statistic", yticks=[])
         ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)  # clear of the line
-    return _svg(figure, "null")
+    return as_svg(figure, "null")
 
 
 def witness_histogram(diagnosis: CheckResult) -> str:
     half = diagnosis.halves.first
-    with _drawing(4.1, 2.2) as (figure, ax):
+    with drawing(4.1, 2.2) as (figure, ax):
         own = diagnosis.points.witness.numpy()
         reference = own if half.draws is None else np.concatenate([own, half.of_draws.witness.numpy()])
         low, high = np.quantile(reference, [0.002, 0.998])
@@ -55,14 +55,14 @@ def witness_histogram(diagnosis: CheckResult) -> str:
             linewidth=1.8,
             label="data",
         )
-        ax.axvline(0, color=_INK, linewidth=0.6)
+        ax.axvline(0, color=INK, linewidth=0.6)
         ax.set(xlabel="witness", yticks=[])
         ax.legend(loc="best")
-    return _svg(figure, "witness")
+    return as_svg(figure, "witness")
 
 
 def training_curves(diagnosis: CheckResult) -> str:
-    with _drawing(4.1, 2.2) as (figure, ax):
+    with drawing(4.1, 2.2) as (figure, ax):
         for half, name, color in zip(
             diagnosis.halves, ("first half", "second half"), (DATA, MODEL), strict=True
         ):
@@ -72,42 +72,42 @@ def training_curves(diagnosis: CheckResult) -> str:
         ax.legend(loc="best")
         stage = ax.twinx()
         lam = diagnosis.halves.first.critic.history["lam"].cpu().numpy()
-        stage.step(range(1, len(lam) + 1), lam, color=_INK, linewidth=0.9, linestyle=":", where="post")
+        stage.step(range(1, len(lam) + 1), lam, color=INK, linewidth=0.9, linestyle=":", where="post")
         stage.set(yscale="log", ylabel="λ (dotted)")
-    return _svg(figure, "training")
+    return as_svg(figure, "training")
 
 
 def coordinate_bars(diagnosis: CheckResult, most: int = 15) -> str:
     shown, wrong = diagnosis.coordinates[:most], set(diagnosis.wrong_coordinates)
-    with _drawing(4.1, 0.22 * len(shown) + 0.7) as (figure, ax):
+    with drawing(4.1, 0.22 * len(shown) + 0.7) as (figure, ax):
         ax.barh(
             range(len(shown)),
             [c.z for c in shown],
             height=min(0.8, 0.35 * len(shown)),
             color=[ALARM if c in wrong else QUIET for c in shown],
         )
-        ax.axvline(0, color=_INK, linewidth=0.6)
-        ax.set_yticks(range(len(shown)), [_short(c.name) for c in shown])
+        ax.axvline(0, color=INK, linewidth=0.6)
+        ax.set_yticks(range(len(shown)), [short(c.name) for c in shown])
         ax.set(xlabel="z of its share", ylim=(len(shown) - 0.5, -0.5))
-    return _svg(figure, "coordinates")
+    return as_svg(figure, "coordinates")
 
 
 def region_plot(diagnosis: CheckResult, region: Region, number: int) -> str:
     """Data and model draws in the first two columns of the rule, the rule's box shaded."""
     columns = list(dict.fromkeys(c.column for c in region.conditions))[:2]
-    data = _sample(diagnosis.data.x, _CLOUD, seed=number)
-    draws = None if diagnosis.halves.draws is None else _sample(diagnosis.halves.draws.x, _CLOUD, seed=number)
-    with _drawing(2.9, 2.3) as (figure, ax):
+    data = sample(diagnosis.data.x, CLOUD, seed=number)
+    draws = None if diagnosis.halves.draws is None else sample(diagnosis.halves.draws.x, CLOUD, seed=number)
+    with drawing(2.9, 2.3) as (figure, ax):
         if len(columns) == 1:
             _one_column(ax, diagnosis, columns[0])
         else:
             for x, color, name in ((draws, MODEL, "model"), (data, DATA, "data")):
                 if x is not None:
                     ax.plot(x[:, columns[0]], x[:, columns[1]], ".", markersize=2, color=color, label=name)
-            ax.set(xlabel=_short(diagnosis.names[columns[0]]), ylabel=_short(diagnosis.names[columns[1]]))
+            ax.set(xlabel=short(diagnosis.names[columns[0]]), ylabel=short(diagnosis.names[columns[1]]))
             ax.legend(loc="best", markerscale=3)
         _shade(ax, region.conditions, columns)
-    return _svg(figure, f"region{number}")
+    return as_svg(figure, f"region{number}")
 
 
 def _one_column(ax: "Axes", diagnosis: CheckResult, column: int) -> None:
@@ -119,7 +119,7 @@ def _one_column(ax: "Axes", diagnosis: CheckResult, column: int) -> None:
     if draws is not None:
         ax.hist(drawn, bins=bins, density=True, color=MODEL, alpha=0.75, label="model")
     ax.hist(data, bins=bins, density=True, histtype="step", color=DATA, linewidth=1.6, label="data")
-    ax.set(xlabel=_short(diagnosis.names[column]), yticks=[], ylim=(0, 1.2 * ax.get_ylim()[1]))
+    ax.set(xlabel=short(diagnosis.names[column]), yticks=[], ylim=(0, 1.2 * ax.get_ylim()[1]))
     ax.legend(loc="upper center", ncols=2)
 
 
@@ -167,18 +167,18 @@ def field_plot(diagnosis: CheckResult) -> tuple[str, str] | None:
     at = x.median(0).values.expand(len(grid), -1).clone()
     at[:, a], at[:, b] = grid[:, 0], grid[:, 1]
     gap = _mean_gap(diagnosis, at)
-    with _drawing(4.1, 3.3) as (figure, ax):
-        cloud = _sample(x, _CLOUD, seed=0)
+    with drawing(4.1, 3.3) as (figure, ax):
+        cloud = sample(x, CLOUD, seed=0)
         ax.plot(cloud[:, a], cloud[:, b], "o", markersize=3, markeredgewidth=0, color=DATA, alpha=0.8)
-        ax.quiver(*grid.T.numpy(), -gap[:, a], -gap[:, b], color=_INK, width=0.003)
+        ax.quiver(*grid.T.numpy(), -gap[:, a], -gap[:, b], color=INK, width=0.003)
         ax.set(
-            xlabel=_short(diagnosis.names[a]),
-            ylabel=_short(diagnosis.names[b]),
+            xlabel=short(diagnosis.names[a]),
+            ylabel=short(diagnosis.names[b]),
             xlim=spans[0].tolist(),
             ylim=spans[1].tolist(),
         )
     others = "" if diagnosis.data.dim == 2 else " The other coordinates are at their medians."
-    return _svg(figure, "field"), (
+    return as_svg(figure, "field"), (
         f"Arrows point to where data are denser than the model says, in {diagnosis.names[a]} and "
         f"{diagnosis.names[b]}; red dots are data.{others}"
     )
@@ -187,11 +187,11 @@ def field_plot(diagnosis: CheckResult) -> tuple[str, str] | None:
 def _field_line(diagnosis: CheckResult, x: torch.Tensor) -> str:
     low, high = torch.quantile(x[:5000, 0], torch.tensor([0.005, 0.995], dtype=torch.float64)).tolist()
     at = torch.linspace(low, high, 200, dtype=torch.float64)[:, None]
-    with _drawing(4.1, 2.2) as (figure, ax):
+    with drawing(4.1, 2.2) as (figure, ax):
         ax.plot(at[:, 0], -_mean_gap(diagnosis, at)[:, 0], color=DATA)
-        ax.axhline(0, color=_INK, linewidth=0.6)
-        ax.set(xlabel=_short(diagnosis.names[0]), ylabel="score gap")
-    return _svg(figure, "field")
+        ax.axhline(0, color=INK, linewidth=0.6)
+        ax.set(xlabel=short(diagnosis.names[0]), ylabel="score gap")
+    return as_svg(figure, "field")
 
 
 def _mean_gap(diagnosis: CheckResult, at: torch.Tensor) -> np.ndarray:
@@ -199,25 +199,25 @@ def _mean_gap(diagnosis: CheckResult, at: torch.Tensor) -> np.ndarray:
     return torch.stack(gaps).mean(0).numpy()
 
 
-def _sample(x: torch.Tensor, count: int, *, seed: int) -> np.ndarray:
+def sample(x: torch.Tensor, count: int, *, seed: int) -> np.ndarray:
     rows = np.random.default_rng(seed).permutation(len(x))[:count]
     out: np.ndarray = x.detach().cpu().double().numpy()[rows]
     return out
 
 
-def _short(name: str) -> str:
+def short(name: str) -> str:
     """A column's name that fits beside an axis."""
     return name if len(name) <= _NAME else name[: _NAME - 1].rstrip() + "…"
 
 
 @contextmanager
-def _drawing(width: float, height: float) -> Iterator[tuple["Figure", "Axes"]]:
+def drawing(width: float, height: float) -> Iterator[tuple["Figure", "Axes"]]:
     """A figure narrow enough for its letters to be read on a phone."""
     import matplotlib
     from matplotlib.figure import Figure
 
     ink: Any = dict.fromkeys(
-        ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), _INK
+        ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK
     )
     sizes: Any = dict.fromkeys(("font.size", "legend.fontsize", "xtick.labelsize", "ytick.labelsize"), 9)
     plain: Any = {"svg.fonttype": "none", "text.parse_math": False}  # a $ in a name is a $
@@ -226,7 +226,7 @@ def _drawing(width: float, height: float) -> Iterator[tuple["Figure", "Axes"]]:
         yield figure, figure.add_subplot()
 
 
-def _svg(figure: "Figure", salt: str) -> str:
+def as_svg(figure: "Figure", salt: str) -> str:
     """Without a prologue, with names that no other drawing uses, in the page's own colors."""
     import matplotlib
 
@@ -238,7 +238,7 @@ def _svg(figure: "Figure", salt: str) -> str:
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)  # of use in files only
-    text = text.replace("xlink:href", "href").replace(_INK, "currentColor")
+    text = text.replace("xlink:href", "href").replace(INK, "currentColor")
     text = re.sub(r'\bid="', f'id="{salt}-', text)
     text = re.sub(r'href="#', f'href="#{salt}-', text)
     text = re.sub(r"url\(#", f"url(#{salt}-", text)

@@ -18,6 +18,7 @@ from steincritic.errors import InputError
 from steincritic.files import package_version, write_atomically
 from steincritic.report import drawings
 from steincritic.report.embedding import plane_map
+from steincritic.report.findings import finding_plot
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _ROWS = 50  # of the table of points
@@ -74,6 +75,8 @@ def render(
         witness=Markup(drawings.witness_histogram(diagnosis)),
         training=Markup(drawings.training_curves(diagnosis)),
         bars=Markup(drawings.coordinate_bars(diagnosis)),
+        wrong=_wrong(diagnosis),
+        others=diagnosis.findings[len(diagnosis.seen) :],
         regions=[
             (str(region), Markup(drawings.region_plot(diagnosis, region, k)))
             for k, region in enumerate(diagnosis.regions[:6])
@@ -106,11 +109,21 @@ def _verdict(diagnosis: CheckResult) -> str:
 
 
 def _first_place(diagnosis: CheckResult) -> str:
+    if diagnosis.seen:
+        return str(diagnosis.seen[0])
     if diagnosis.regions:
         return f"where {diagnosis.regions[0].rule}"
     if diagnosis.wrong_coordinates:
         return f"coordinate {diagnosis.wrong_coordinates[0].name}"
     return f"row {int(diagnosis.points.flagged[0])}" if len(diagnosis.points) else ""
+
+
+def _wrong(diagnosis: CheckResult) -> list[tuple[str, Any, str]]:
+    """Sentence, picture and what it shows, of the findings that can be drawn."""
+    from markupsafe import Markup
+
+    plots = [(str(seen), finding_plot(diagnosis, seen, k)) for k, seen in enumerate(diagnosis.seen)]
+    return [(sentence, Markup(plot[0]), plot[1]) for sentence, plot in plots if plot is not None]
 
 
 def _cloud(diagnosis: CheckResult) -> dict[str, Any]:

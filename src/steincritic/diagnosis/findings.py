@@ -1,0 +1,257 @@
+"""What is wrong, in sentences: the entries of quick lenses that stand out, each with an estimate.
+
+Which entries stand out is decided by the null sets of the test: see `diagnosis/entries.py`. How large a
+difference is comes from the data beside draws of the model. A sentence gives the estimate if its interval,
+widened for the number of entries of its kind, excludes what the model says. Otherwise it stays with what the
+lens saw, and is left out where others can be more definite. So are sentences that repeat a louder one: see
+`_covers`.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from steincritic.data.points import ScoredPoints
+from steincritic.diagnosis import words
+from steincritic.diagnosis.entries import Entry, centers_of, standard, standing_out
+from steincritic.diagnosis.estimates import Estimate
+from steincritic.gof.bench import Examined
+from steincritic.gof.result import Reading
+from steincritic.lenses.cells import PreparedCells
+from steincritic.lenses.lens import normal_evidence
+from steincritic.lenses.modes import PreparedModes
+from steincritic.lenses.moments import PreparedMoments
+
+MOST = 8  # findings that are listed
+_CELLS = 3  # cells that are listed
+_OFF = 0.1  # standard deviations
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One way in which data differ from the model."""
+
+    kind: str
+    columns: tuple[int, ...]
+    names: tuple[str, ...]  # of these columns
+    sentence: str  # without the final stop
+    estimate: float | None
+    interval: tuple[float, float] | None  # 95 %
+    expected: float | None  # what the model says
+    pvalue: float  # adjusted for all entries that were looked at
+    lens: str
+    place: tuple[float, ...] = ()  # per column of the data: center of a cell or a half, loadings of a factor
+
+    def __str__(self) -> str:
+        return self.sentence
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self).items()}
+
+
+def find(
+    examined: Examined, data: ScoredPoints, names: Sequence[str], *, level: float
+) -> tuple[Finding, ...]:
+    """What stands out at a family-wise level, the loudest first."""
+    told = [_tell(entry, examined, data, names) for entry in standing_out(examined, level)]
+    single = [one for one in told if one.kind not in _PARTS]
+    told = [one for one in told if one.sure] or single or told
+    said: list[_Told] = []
+    for one in _joint_first(told):
+        cells = sum(other.kind == "cell" for other in said)
+        if not any(_covers(other, one) for other in said) and (one.kind != "cell" or cells < _CELLS):
+            said.append(one)
+    return tuple(one.finding for one in said[:MOST])
+
+
+def fallback(readings: Sequence[Reading]) -> tuple[Finding, ...]:
+    """One honest sentence where the test rejects and no entry stands out, from the loudest lens."""
+    if not readings:
+        return ()
+    loudest = readings[0]
+    return (
+        Finding(
+            kind="together",
+            columns=(),
+            names=(),
+            sentence=words.together(loudest.lens, loudest.number),
+            estimate=None,
+            interval=None,
+            expected=None,
+            pvalue=loudest.pvalue,
+            lens=loudest.lens,
+        ),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Told:
+    finding: Finding
+    entry: Entry
+    estimate: Estimate | None
+
+    @property
+    def kind(self) -> str:
+        return self.finding.kind
+
+    @property
+    def sure(self) -> bool:
+        return _sure(self.entry, self.estimate)
+
+    @property
+    def loudness(self) -> float:
+        """That of the entry, or of the estimate if it is less."""
+        if self.estimate is None or not self.sure:
+            return self.entry.loudness
+        gap = normal_evidence(torch.tensor(self.estimate.gap)) - math.log(self.entry.many)
+        return min(self.entry.loudness, float(gap))
+
+
+def _sure(entry: Entry, estimate: Estimate | None) -> bool:
+    """Whether the estimate differs from what the model says, more than one of many would by chance.
+
+    Shares of points in the tails of a column are coarse beside the lens: there its own interval has to do.
+    """
+    return estimate is not None and estimate.gap >= (1.96 if entry.kind == "tails" else entry.errors)
+
+
+def _tell(entry: Entry, examined: Examined, data: ScoredPoints, names: Sequence[str]) -> _Told:
+    """The sentence of an entry; that of its estimate if that differs from what the model says."""
+    kind, columns, place = entry.kind, entry.columns, torch.zeros(0)
+    draws: ScoredPoints | None = examined.draws
+    said: words.Told | None
+    if draws is None:
+        said = words.near_normal(kind, [names[j] for j in columns], entry.raw, entry.sd)
+    else:
+        x, y = (points.x.to("cpu", torch.float64) for points in (data, draws))
+        beside = words.Beside(x, y, names)
+        if kind == "cell":
+            said, columns, place = _of_cell(entry, beside, examined)
+        elif kind == "factor":
+            assert isinstance(entry.prepared, PreparedMoments)
+            place = entry.prepared.loadings(entry.prepared.parts(entry.seen.plain)["second"])
+            said = words.factor(beside, columns, place)
+        elif kind.endswith("within a mode"):
+            said, place = _within(entry, beside, examined)
+        else:
+            said = words.KINDS[kind](beside, columns)
+    estimate, sentence = said or (None, "")
+    finding = Finding(
+        kind=kind,
+        columns=columns,
+        names=tuple(names[j] for j in columns),
+        sentence=sentence if _sure(entry, estimate) else words.only_seen(kind, [names[j] for j in columns]),
+        estimate=None if estimate is None else estimate.value,
+        interval=None if estimate is None else (estimate.low, estimate.high),
+        expected=None if estimate is None else estimate.expected,
+        pvalue=entry.pvalue,
+        lens=entry.lens,
+        place=tuple(place.tolist()),
+    )
+    return _Told(finding, entry, estimate)
+
+
+def _of_cell(
+    entry: Entry, beside: words.Beside, examined: Examined
+) -> tuple[words.Told, tuple[int, ...], Tensor]:
+    assert isinstance(entry.prepared, PreparedCells)
+    n, (index, centers) = len(beside.x), centers_of(entry)
+    share = next(float(s[index]) for s in entry.prepared.shares if len(s) == len(centers))
+    count, expected = (n * share + value * math.sqrt(n * share) for value in (entry.raw, entry.mean))
+    frame = examined.bench.bench.setting.frame
+    center = centers[index].double() * frame.scale.cpu() + frame.location.cpu()
+    where, columns = words.place(beside, center)
+    return words.cell(count, expected, n, where), columns, center
+
+
+def _within(entry: Entry, beside: words.Beside, examined: Examined) -> tuple[words.Told, Tensor]:
+    """The same as of the whole, of the points on one side of the valley between two modes."""
+    assert isinstance(entry.prepared, PreparedModes)
+    half = 2 * entry.index // entry.many
+    inside = beside.rows(*(entry.prepared.in_half(standard(t, examined), half) for t in (beside.x, beside.y)))
+    center = inside.y.mean(0)
+    estimate, sentence = words.KINDS[entry.kind.split()[0]](inside, entry.columns)
+    return (estimate, f"In the model's mode around {words.place(beside, center)[0]}: {sentence}"), center
+
+
+def _joint_first(told: list[_Told]) -> list[_Told]:
+    """The loudest first; but what is about many columns at once goes before what it covers."""
+
+    def loudness(one: _Told) -> float:
+        parts = _PARTS.get(one.kind, ())
+        covered = [other for other in told if other.kind in parts and _covers(one, other)]
+        return max([one.loudness, *(other.loudness + 1e-9 for other in covered)])
+
+    return sorted(told, key=lambda one: -loudness(one))
+
+
+_PARTS: dict[str, tuple[str, ...]] = {
+    "scale": ("spread",),
+    "shift, all alike": ("shift",),
+    "factor": ("pair",),
+    "tails, all alike": ("tails", "radial tails"),
+    "radial tails": ("tails", "tails, all alike"),
+}
+_PAIRS = ("pair", "bend", "extreme together")
+_ALL_TAILS = ("radial tails", "tails, all alike")
+_SHAPES = {("tails", "spread"), ("tails", "skewness"), ("skewness", "tails")}  # of a column
+
+
+def _covers(said: _Told, other: _Told) -> bool:
+    """Whether a sentence makes another one needless.
+
+    - One about all columns covers the same about a column that is not far from it.
+    - A factor covers its pairs; of correlation, bend and common extremes of two columns the loudest counts.
+    - Tails in all directions, or in most columns, cover tails of columns, common extremes, bends, skewness
+      and spreads. Tails of a column cover its spread and its skewness, and skewness covers tails.
+    - Whatever is said about a column covers what goes on within a mode there, and cells that are off there.
+    """
+    a, b, mine, its = said.kind, other.kind, set(said.finding.columns), set(other.finding.columns)
+    if b == "cell":
+        return _overlap(said, other) if a == "cell" else bool(mine & _far(other))
+    if a == "cell":
+        return False
+    if "within" in b or "within" in a:
+        return bool(mine & its)
+    if a == "factor":
+        return b in _PAIRS and its <= mine
+    if a in _ALL_TAILS and b in _ALL_TAILS:
+        return (a == "radial tails") == _in_all_directions(said, other)
+    if a != "radial tails" and b in _PARTS.get(a, ()) and said.estimate and other.estimate:
+        return other.estimate.reaches(said.estimate.value, other.entry.errors)
+    if a in _ALL_TAILS:
+        return b in ("tails", "extreme together", "bend", "skewness", "spread", "scale")
+    if a in _PAIRS and b in _PAIRS:
+        return mine == its
+    return (a, b) == ("extreme together", "radial tails") or (mine == its and (a, b) in _SHAPES)
+
+
+def _in_all_directions(one: _Told, other: _Told) -> bool:
+    """Whether tails are more than those of each column, as columns are extreme together.
+
+    The radial entry is the sum of the tails and of all common extremes over d. For a multivariate t the
+    latter come to (d - 1)/3 of the former, for independent columns to nothing.
+    """
+    radial, tails = (one, other) if one.kind == "radial tails" else (other, one)
+    d, own = len(radial.entry.columns), math.sqrt(max(0.0, tails.entry.raw))  # squared, of all columns
+    return abs(radial.entry.raw) * d > (1 + (d - 1) / 6) * own
+
+
+def _far(cell: _Told) -> set[int]:
+    """Columns in which a cell lies off the middle of the model."""
+    index, centers = centers_of(cell.entry)
+    return set((centers[index].abs() > _OFF).nonzero()[:, 0].tolist())
+
+
+def _overlap(one: _Told, other: _Told) -> bool:
+    """Whether the center of a cell lies in the other cell."""
+    (a, centers), (b, others) = (centers_of(t.entry) for t in (one, other))
+    nearest = [
+        torch.cdist(at[k : k + 1], c).argmin() for at, k, c in ((centers, a, others), (others, b, centers))
+    ]
+    return int(nearest[0]) == b or int(nearest[1]) == a

@@ -1,0 +1,256 @@
+"""Sentences about data beside draws of the model, one function per kind, each with its estimate."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from steincritic.diagnosis import estimates
+from steincritic.diagnosis.estimates import Estimate
+
+_NAMED = 4  # columns that a sentence names
+_COORDINATES = 2  # of a place
+_STRAIGHT = 0.1  # correlation with a square that is not worth a word
+
+
+@dataclass(frozen=True, eq=False)
+class Beside:
+    """Data and draws of the model, (n, d) each, in the units of the data."""
+
+    x: Tensor
+    y: Tensor
+    names: Sequence[str]
+
+    def rows(self, of_x: Tensor, of_y: Tensor) -> "Beside":
+        return replace(self, x=self.x[of_x], y=self.y[of_y])
+
+    def standard(self) -> tuple[Tensor, Tensor]:
+        """Both in standard deviations from the mean of the model."""
+        location, scale = self.y.mean(0), self.y.std(0).clamp(min=1e-300)
+        return (self.x - location) / scale, (self.y - location) / scale
+
+
+Told = tuple[Estimate, str]
+
+
+def _shift(b: Beside, columns: Sequence[int]) -> Told:
+    x, y = b.x[:, columns[0]], b.y[:, columns[0]]
+    e = estimates.shift(x, y)
+    means = f"mean {_units(x.mean(), y.std(), 100)}, the model says {_units(y.mean(), y.std(), 100)}"
+    return e, f"{b.names[columns[0]]} is shifted by {_two(e)[0]} standard deviations ({_two(e)[1]}): {means}"
+
+
+def _spread(b: Beside, columns: Sequence[int]) -> Told:
+    e = estimates.spread(b.x[:, columns[0]], b.y[:, columns[0]])
+    return e, f"{b.names[columns[0]]} spreads {_two(e)[0]} times as much as the model says ({_two(e)[1]})"
+
+
+def _pair(b: Beside, columns: Sequence[int]) -> Told:
+    j, k = columns
+    e = estimates.correlation(b.x[:, [j, k]], b.y[:, [j, k]])
+    return e, f"{b.names[j]} and {b.names[k]}: {_correlation(e)}"
+
+
+def _skewness(b: Beside, columns: Sequence[int]) -> Told:
+    e = estimates.skewness(b.x[:, columns[0]], b.y[:, columns[0]])
+    side = "right" if e.above else "left"
+    return e, (
+        f"{b.names[columns[0]]} is skewed further to the {side} than the model: skewness {_two(e)[0]} "
+        f"({_two(e)[1]}), the model says {_number(e.expected)}"
+    )
+
+
+def _tails(b: Beside, columns: Sequence[int]) -> Told:
+    e = estimates.tail_share(b.x[:, columns[0]], b.y[:, columns[0]])
+    return e, (
+        f"{b.names[columns[0]]} has {_weight(e)} tails than the model: {_percent(e, 'points')} beyond the "
+        "model's central 99 %, 1 % expected"
+    )
+
+
+def _all_tails(b: Beside, columns: Sequence[int]) -> Told:
+    e = estimates.mean_tail_share(b.x, b.y)
+    return e, (
+        f"{_weight(e).capitalize()} tails than the model in most columns: {_percent(e, 'values')} beyond the "
+        "model's central 99 %, 1 % expected"
+    )
+
+
+def _radial(b: Beside, columns: Sequence[int]) -> Told:
+    e = estimates.radius_share(*b.standard())
+    return e, (
+        f"{_weight(e).capitalize()} tails than the model in all directions: {_percent(e, 'points')} beyond "
+        "the model's 99 % radius, 1 % expected"
+    )
+
+
+def _scale(b: Beside, columns: Sequence[int]) -> Told:
+    e = estimates.mean_spread(*b.standard())
+    return e, f"All columns together spread {_two(e)[0]} times as much as the model says ({_two(e)[1]})"
+
+
+def _all_shifted(b: Beside, columns: Sequence[int]) -> Told:
+    e = estimates.mean_shift(*b.standard())
+    return e, f"All columns are shifted by {_two(e)[0]} standard deviations in the mean ({_two(e)[1]})"
+
+
+def _bend(b: Beside, columns: Sequence[int]) -> Told:
+    j, k = columns
+    x, y = (torch.stack([t[:, j], (t[:, k] - t[:, k].mean()).square()], -1) for t in (b.x, b.y))
+    e = estimates.correlation(x, y)
+    if abs(e.expected) < _STRAIGHT:
+        how = f"goes {'up' if e.value > 0 else 'down'} with the square of {b.names[k]}"
+    else:
+        how = (
+            f"goes {'up more' if e.above else 'up less'} with the square of {b.names[k]} than the model says"
+        )
+    return e, f"{b.names[j]} {how}: {_correlation(e)}"
+
+
+def _extreme(b: Beside, columns: Sequence[int]) -> Told:
+    e = estimates.extreme_share(b.x[:, list(columns)], b.y[:, list(columns)])
+    one, other = (b.names[j] for j in columns)
+    return e, (
+        f"{one} and {other} are extreme together {'more' if e.above else 'less'} often than the model says: "
+        f"{_percent(e, 'points')} have both in their outer fifth, {100 * e.expected:.1f} % expected"
+    )
+
+
+KINDS: dict[str, Callable[[Beside, Sequence[int]], Told]] = {
+    "shift": _shift,
+    "spread": _spread,
+    "pair": _pair,
+    "skewness": _skewness,
+    "tails": _tails,
+    "tails, all alike": _all_tails,
+    "radial tails": _radial,
+    "scale": _scale,
+    "shift, all alike": _all_shifted,
+    "bend": _bend,
+    "extreme together": _extreme,
+}
+
+
+def factor(b: Beside, columns: Sequence[int], loadings: Tensor) -> Told:
+    """The direction was chosen by the same data, so "about", and some standard errors are for the choice."""
+    x, y = (t @ loadings.to(t) for t in b.standard())
+    e = estimates.spread(x, y)
+    e = replace(e, gap=max(0.0, e.gap - math.sqrt(2 * len(loadings))))
+    sides = [[j for j in columns if (loadings[j] > 0) == up] for up in (True, False)]
+    who = ", against ".join(listed([b.names[j] for j in side]) for side in sides if side)
+    comma = "," if all(sides) else ""
+    how = "go together" if e.above else "go together less than in the model"
+    return e, (
+        f"{who}{comma} {how}: along their common direction the data spread about {_two(e)[0]} times as much "
+        f"as the model says ({_two(e)[1]})"
+    )
+
+
+def cell(count: float, expected: float, n: int, where: str) -> Told:
+    e = estimates.share(torch.arange(n) < round(count), expected / n)
+    e = Estimate(round(count), n * e.low, n * e.high, expected, e.gap)
+    points = "1 point" if e.value == 1 else f"{e.value} points"
+    return e, f"Around {where}: {points}, {expected:.{0 if expected >= 3 else 1}f} expected"
+
+
+def place(b: Beside, center: Tensor) -> tuple[str, tuple[int, ...]]:
+    """A place by the columns in which it is furthest from the middle of the model, and these columns."""
+    sd = b.y.std(0).clamp(min=1e-300)
+    far = ((center - b.y.mean(0)) / sd).abs()
+    columns = tuple(sorted(far.topk(min(_COORDINATES, len(far))).indices.tolist()))
+    return f"({', '.join(f'{b.names[j]} = {_units(center[j], sd[j], 30)}' for j in columns)})", columns
+
+
+def only_seen(kind: str, names: Sequence[str]) -> str:
+    """What a lens saw, where a plain statistic of the data does not show it."""
+    kind = kind.removesuffix(" within a mode")
+    what = {"shift": "mean", "pair": "correlation"}.get(kind.split(",")[0], kind.split(",")[0])
+    where = "where the model's density is steep"
+    if kind in ("scale", "radial tails", "shift, all alike", "tails, all alike"):
+        whole = {"scale": "spreads", "shift": "means"}.get(kind.split(",")[0], "tails")
+        return f"The {whole} of all columns together do not fit {where}"
+    if kind in ("shift", "spread", "skewness", "tails"):
+        return f"{names[0]}: its {what} {'do' if kind == 'tails' else 'does'} not fit {where}"
+    return f"{listed(names)} do not go together as the model says {where}"
+
+
+def near_normal(kind: str, names: Sequence[str], raw: float, sd: float) -> Told | None:
+    """From a Stein value alone, read as that of a nearly normal model, for models without draws."""
+    e = Estimate.around(-raw, sd, 0.0)
+    if kind == "spread":
+        value, low, high = (math.sqrt(max(0.0, 1 + v)) for v in (e.value, e.low, e.high))
+        e = Estimate(value, low, high, 1.0, e.gap)
+        return e, f"{names[0]} spreads about {_two(e)[0]} times as much as the model says ({_two(e)[1]})"
+    if kind == "shift":
+        return e, f"{names[0]} is shifted by about {_two(e)[0]} standard deviations ({_two(e)[1]})"
+    sides = f"{'more' if e.above else 'less'} than the model says"
+    size = f"about {_number(abs(e.value))} {sides}"
+    if kind == "pair":
+        return e, f"{names[0]} and {names[1]}: correlation {size}"
+    if kind == "skewness":
+        return e, f"{names[0]}: skewness {size}"
+    if kind == "tails":
+        return e, f"{names[0]} has {_weight(e)} tails than the model: kurtosis {size}"
+    return None
+
+
+def together(lens: str, number: str) -> str:
+    """Where no entry stands out: what the loudest number is made of."""
+    what = next((w for start, w in _TOGETHER.items() if number.startswith(start)), "a difference")
+    if number.startswith("kernel at"):
+        what = f"a smooth difference at length scale {number.split()[-1]}, in median distances"
+    if "whitened" in lens:
+        what += ", in directions that mix columns"
+    return f"Nothing stands out alone; the loudest sign is {what}"
+
+
+_TOGETHER = {  # starts of numbers
+    "shift": "many small shifts together",
+    "scale": "many small errors of spread together",
+    "spread": "many small errors of spread together",
+    "second": "many small errors of spread and correlation together",
+    "pair": "many small errors of correlation together",
+    "factor": "a direction in which many columns go together otherwise than in the model",
+    "skewness": "many small errors of skewness together",
+    "tails": "many small errors of the tails together",
+    "radial": "an error of the tails in all directions",
+    "bend": "many small bends of one column with the square of another",
+    "extreme": "many pairs of columns that are extreme together otherwise than in the model",
+    "cell": "counts of points in parts of the space",
+    "early": "a pattern that only trained critics see",
+    "late": "a pattern that only trained critics see",
+}
+
+
+def listed(names: Sequence[str]) -> str:
+    if len(names) > _NAMED + 1:
+        return f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED} more"
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def _units(value: Tensor, sd: Tensor, parts: int) -> str:
+    """To about so many parts of a standard deviation."""
+    digits = round(math.log10(parts / max(float(sd), 1e-300)))
+    return f"{round(float(value), digits) + 0.0:.{max(0, min(digits, 12))}f}"
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}".replace("-0.00", "0.00")
+
+
+def _two(e: Estimate) -> tuple[str, str]:
+    return _number(e.value), f"{_number(e.low)} to {_number(e.high)}"
+
+
+def _correlation(e: Estimate) -> str:
+    return f"correlation {_two(e)[0]} ({_two(e)[1]}), the model says {_number(e.expected)}"
+
+
+def _percent(e: Estimate, what: str) -> str:
+    return f"{100 * e.value:.1f} % of {what} ({100 * e.low:.1f} to {100 * e.high:.1f} %)"
+
+
+def _weight(e: Estimate) -> str:
+    return "heavier" if e.above else "lighter"
