@@ -331,7 +331,7 @@ def test_wrong_use_is_refused(tmp_path, monkeypatch):
         seed: int
 
     for message, function, jobs, options in (
-        ("engine must be one of local, serial, dask", draw, JOBS, {"engine": "ray"}),
+        ("engine must be one of serial, threads, local, dask", draw, JOBS, {"engine": "ray"}),
         ("workers must be a whole number", draw, JOBS, {"workers": 0}),
         ("address is for engine dask", draw, JOBS, {"address": "tcp://127.0.0.1:1"}),
         ("top of a module", inner, JOBS, {}),
