@@ -26,6 +26,7 @@ UPWARD = {  # (module, layer): why it may import that later layer, inside a func
 }
 SHARED = {"study", "record", "sweep", "tables", "drawing"}  # what every study may import
 BETWEEN_STUDIES = {  # (study, other): what for
+    ("calibration", "posteriors"): "a posterior as a null model",
     ("calibration", "zoo"): "null models that the zoo has",
     ("digits", "power"): "the same tests, by the same names",
     ("power", "paper"): "the paper's optimal critic, and its way to measure power",

@@ -83,6 +83,7 @@ def _threads(
     wait for it. These wait for nobody, and the one on the free core takes more of the items.
     """
     before = torch.get_num_threads()
+    torch.set_num_threads(1)  # here too: torch's other threads go on spinning after every operation
     pool = ThreadPoolExecutor(workers, "steincritic", torch.set_num_threads, (1,))  # of the thread it is in
     pending: dict[Future[Made], int] = {}
     try:

@@ -214,7 +214,7 @@ def test_any_is_right_unless_all_are_rejected(models, rejected, tmp_path, monkey
 
 def test_a_model_without_draws_gets_the_test_that_auto_picks():
     result = quick([(lambda x: -x, None), (lambda x: 1 - x, None)], X[:100], test=None)
-    assert {t.test for t in result.tests} <= {"split", "ksd"}
+    assert {t.test for t in result.tests} == {"combined"}
     assert "The p-values of q1 and q2 are approximate." in result.summary()
 
 

@@ -16,7 +16,7 @@ from steincritic.gof.result import Reading
 from steincritic.models import GaussianMixture
 from steincritic.rng import generator
 
-LENSES = Combined(critics=None, draws=199, reference=(200, 40), cache=False)
+LENSES = Combined(critics=None, draws=199, reference=200, cache=False)
 FIVE = GaussianMixture([[0.0] * 5])
 TWO = GaussianMixture([[-4.0, 0.0], [4.0, 0.0]])
 MODES = GaussianMixture([[-5.0] * 3, [5.0] * 3])
@@ -107,7 +107,13 @@ PLANTED = {  # data, kind and columns of the first finding, how its sentence sta
     ),
     "scale": (FIVE, 1.2 * draws(), (0, 1, 2, 3, 4), "All columns together spread 1.", 1.2),
     "shift, all alike": (FIVE, draws() + 0.15, (0, 1, 2, 3, 4), "All columns are shifted by 0.", 0.15),
-    "factor": (FIVE, mixed(draws(), 0.3), (0, 1, 2, 3, 4), "x1, x2, x3, x4 and x5 go together: ", 2.2**0.5),
+    "wide direction": (
+        FIVE,
+        mixed(draws(), 0.3),
+        (0, 1, 2, 3, 4),
+        "x1, x2, x3, x4 and x5 go together: ",
+        2.2**0.5,
+    ),
     "bend": (FIVE, changed(1, bent), (1, 0), "x2 goes up with the square of x1: correlation 0.", 0.7),
     "extreme together": (
         FIVE,
@@ -172,14 +178,12 @@ def test_names_are_used_and_several_faults_are_all_said():
 
 
 def test_under_the_model_little_is_said():
-    """60 at 5 %: more than nine once in a thousand times; the test itself rejects as often or more."""
+    """60 at 5 %: more than nine once in a thousand times."""
     model = GaussianMixture([[0.0] * 3])
     sets = [scored(model, draws(model, 60, seed)) for seed in range(60)]
     results = LENSES.run(model, ScoredPoints.stack(sets), level=0.05, seeds=range(60))
     said = [find(r.examined, points, "abc", level=0.05) for r, points in zip(results, sets, strict=True)]
     assert sum(map(bool, said)) <= 9
-    gated = [bool(one) and result.rejected for one, result in zip(said, results, strict=True)]
-    assert sum(gated) <= 3  # 95 % of them say nothing
 
 
 def test_of_columns_that_the_model_correlates_the_right_one_is_named():
@@ -213,7 +217,7 @@ def test_without_draws_the_size_is_about(kind):
     ("lens", "number", "said"),
     [
         ("moments", "shift, many", "many small shifts together"),
-        ("moments, whitened", "factor", "in directions that mix columns"),
+        ("moments, whitened", "wide direction", "a direction that mixes columns"),
         ("kernels", "kernel at 0.5", "a smooth difference at length scale 0.5, in median distances"),
         ("cells", "cells of 25", "counts of points in parts of the space"),
         ("critics", "late", "a pattern that only trained critics see"),

@@ -6,12 +6,15 @@ import pytest
 import torch
 
 import steincritic as sc
+from steincritic.data.points import sample_points
+from steincritic.gof.bench import Bench, Setting, among_themselves
 from steincritic.gof.combined import Combined
 from steincritic.gof.power import trials_of
 from steincritic.lenses import Cells, Critics, Field, Kernels, Moments
+from steincritic.rng import generator
 
 Q = sc.models.GaussianMixture([[0.0, 0.0]])
-QUICK = Combined(critics=None, draws=39, reference=(30, 30), cache=False, lenses=(Moments(), Cells()))
+QUICK = Combined(critics=None, draws=39, reference=30, cache=False, lenses=(Moments(), Cells()))
 SMALL = Critics(
     folds=2,
     look=1,
@@ -131,14 +134,14 @@ def test_constant_columns_few_points_and_one_column_are_looked_at():
 
 def test_many_columns_leave_pairs_out_and_say_so():
     wide = sc.models.GaussianMixture(torch.zeros(1, 210))
-    test = replace(QUICK, lenses=(Moments(),), reference=(12, 12))
+    test = replace(QUICK, lenses=(Moments(),), reference=12)
     result = sc.gof_test(wide, wide.sample(20, seed=1), test)
     assert any("left out pairs of columns" in note for note in result.notes)
 
 
 def test_plentiful_data_are_split_and_every_point_is_still_looked_at():
     x = Q.sample(5000, seed=2)
-    test = Combined(reference=(20, 20), draws=99, cache=False, lenses=(Moments(), Kernels(frequencies=4)))
+    test = Combined(reference=20, draws=99, cache=False, lenses=(Moments(), Kernels(frequencies=4)))
     fits = sc.gof_test(Q, x, test)
     assert fits.spent == pytest.approx(0.025) and fits.test == "combined" and not fits.rejected
     assert sc.gof_test(Q, x + 0.1, test).pvalue <= 0.01
@@ -149,7 +152,7 @@ def test_plentiful_data_are_split_and_every_point_is_still_looked_at():
     [
         ({"precision": 2.0}, "precision is the smallest p-value wanted"),
         ({"precision": 0.01, "draws": 99}, "not both"),
-        ({"reference": (5, 5)}, "at least 10 null sets"),
+        ({"reference": 5}, "whole number of at least 10"),
         ({"lenses": ()}, "at least one lens"),
         ({"first": 1.0}, "share of the level"),
     ],
@@ -157,3 +160,14 @@ def test_plentiful_data_are_split_and_every_point_is_still_looked_at():
 def test_settings_that_make_no_sense_are_refused(settings, words):
     with pytest.raises(sc.InputError, match=words):
         Combined(**settings)
+
+
+def test_datasets_among_themselves_are_treated_alike():
+    """Shuffling them shuffles their evidence: what makes ranks exact without reference sets."""
+    sets, draws = sample_points(Q, 12 * 30, seed=1).cut(30), sample_points(Q, 500, seed=2)
+    bench = Bench.of((Moments(),), draws, Setting.of(draws), n=30, seed=0)
+    entries = bench.entries(sets, range(12))
+    order = torch.randperm(12, generator=generator(0, "order"))
+    columns, evidence = among_themselves(bench, entries)
+    torch.testing.assert_close(among_themselves(bench, entries[order])[1], evidence[order])
+    assert evidence.shape == (12, len(columns)) and float(evidence.amin()) >= 0

@@ -16,7 +16,7 @@ SMALL = {
     "network": sc.MLP(hidden=(6,)),
     "training": sc.Training(epochs=8, batch_size=10, learning_rate=5e-2, dtype="float64"),
 }
-LENSES = {"reference": (20, 20), "cache": False, "draws": 39}
+LENSES = {"reference": 20, "cache": False, "draws": 39}
 VALUES = {
     "combined": sc.Combined(critics=sc.lenses.Critics(folds=2, look=1, **SMALL), **LENSES),
     "combined, quick alone": sc.Combined(critics=None, lenses=(sc.lenses.Moments(),), **LENSES),

@@ -19,7 +19,7 @@ from steincritic.models.density import PairModel
 from steincritic.rng import generator
 from steincritic.stein.tiles import random_signs
 
-LENSES = Combined(critics=None, draws=99, reference=(60, 60))
+LENSES = Combined(critics=None, draws=99, reference=60)
 quiet = pytest.mark.filterwarnings("ignore::steincritic.DoubtfulWarning")
 pytestmark = quiet
 

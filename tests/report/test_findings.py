@@ -8,20 +8,21 @@ import torch
 from steincritic.diagnosis.check import check
 from steincritic.diagnosis.findings import Finding
 from steincritic.diagnosis.words import KINDS
+from steincritic.lenses.moments import DIRECTIONS
 from steincritic.models import GaussianMixture
 from steincritic.report.findings import finding_plot
 from steincritic.report.page import render
 
-WHOLE = ("radial tails", "tails, all alike", "scale", "shift, all alike", "factor")
+WHOLE = ("radial tails", "tails, all alike", "scale", "shift, all alike", *DIRECTIONS)
 PAIRS = ("pair", "bend", "extreme together", "cell", "pair within a mode")
-ALL_KINDS = (*KINDS, "factor", "cell", *(f"{kind} within a mode" for kind in ("shift", "spread", "pair")))
+ALL_KINDS = (*KINDS, *DIRECTIONS, "cell", *(f"{kind} within a mode" for kind in ("shift", "spread", "pair")))
 MODEL = GaussianMixture([[0.0] * 3, [3.0, 0.0, 0.0]])
 NAMES = ("<a>", "$b$", "a rather long name of a column")
 
 
 def finding(kind):
     columns = (0, 1, 2) if kind in WHOLE else (0, 1) if kind in PAIRS else (0,)
-    placed = kind in ("factor", "cell") or "within" in kind
+    placed = kind in (*DIRECTIONS, "cell") or "within" in kind
     return Finding(
         kind=kind,
         columns=columns,

@@ -87,7 +87,8 @@ def test_any_name_is_drawn_as_it_is(cases):
 
 def test_the_verdict_leads_and_says_where_to_look(pages):
     page = Page(pages["rejected"])
-    assert "The model does not fit these 160 points (p = 0.001). The first place to look:" in page.of("p")
+    smallest = "p <= 0.001, the smallest that 999 null draws allow"
+    assert f"The model does not fit these 160 points ({smallest}). The first place to look:" in page.of("p")
     assert "Where to look" in page.of("h2") and "Regions" in page.of("h2")
     assert "points are not explained by the model" in page.of("p")
 

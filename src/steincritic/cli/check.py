@@ -109,9 +109,10 @@ def check_free(folder: Path, *, overwrite: bool) -> None:
 
 
 def reading(result: "CheckResult") -> list[str]:
-    """What a person reads first: verdict, size, the most telling findings."""
+    """What a person reads first: verdict, the most telling findings, size; then how the test was done."""
     numbered = [f"{k}. {sentence}" for k, sentence in enumerate(result.findings[:_FINDINGS], start=1)]
-    return [result.test.summary(), result.how_wrong, *numbered]
+    verdict, *how = result.test.summary().splitlines()
+    return [verdict, *numbered, result.how_wrong, *how]
 
 
 def show(lines: list[str], *, title: str, rejected: bool, files: list[Path]) -> None:

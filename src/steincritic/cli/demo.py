@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 class Demo(Common, AsJson, TestOptions):
     """Check a model on built-in data: one report for data that it does not fit, one for its own draws."""
 
-    problem: Literal["mixture", "digits"] = "mixture"
-    """The paper's 2-D mixture, or scikit-learn's digits against a mixture fitted to half of them."""
+    problem: Literal["people", "mixture", "digits"] = "people"
+    """People made up for the purpose, the paper's 2-D mixture, or scikit-learn's digits against a mixture
+    fitted to half of them."""
     n: int = 300
-    """Number of points from the 2-D mixture."""
+    """Number of people, or of points from the 2-D mixture."""
     out: Path = Path("out/demo")
     """Folder for the reports."""
 
@@ -36,12 +37,15 @@ class Demo(Common, AsJson, TestOptions):
         from steincritic.report.folder import save_check
         from steincritic.report.page import About
 
-        model, cases, image_shape = _digits() if self.problem == "digits" else _mixture(self.n)
+        made = {"people": lambda: _people(self.n), "mixture": lambda: _mixture(self.n), "digits": _digits}
+        model, cases, image_shape, names = made[self.problem]()
         options = replace(self, test="split") if self.problem == "digits" and self.test is None else self
         found = {}
         for name, title, x in cases:
             test = options.run(model, scored(model, x))
-            result = check(model, x, test=test, level=self.level, seed=self.seed, device=self.device)
+            result = check(
+                model, x, test=test, level=self.level, seed=self.seed, names=names, device=self.device
+            )
             about = About(title=title, command=command_line(), config=asdict(self))
             content = described(result.to_dict(), command="demo", problem=self.problem, case=name)
             files = save_check(result, self.out / name, about=about, content=content, image_shape=image_shape)
@@ -61,9 +65,28 @@ class Demo(Common, AsJson, TestOptions):
 
 
 Cases = list[tuple[str, str, "Points"]]
+Made = tuple["base.Model", Cases, tuple[int, int] | None, list[str] | None]
 
 
-def _mixture(n: int) -> tuple["base.Model", Cases, None]:
+def _people(n: int) -> Made:
+    """The model has three independent columns; the data have taller people who weigh more, of more ages."""
+    import torch
+
+    from steincritic.models import GaussianMixture
+
+    sd = torch.tensor([8.0, 12.0, 11.0], dtype=torch.float64)
+    model = GaussianMixture([[171.0, 74.0, 41.0]], torch.diag(sd**2)[None])
+    x = model.sample(n, seed=1)
+    x[:, 1] += 0.6 * (x[:, 0] - 171)
+    x[:, 2] = 41 + 1.3 * (x[:, 2] - 41)
+    cases = [
+        ("data", "People, and a model of independent columns", x),
+        ("control", "Control: the model's own draws", model.sample(n, seed=2)),
+    ]
+    return model, cases, None, ["height", "weight", "age"]
+
+
+def _mixture(n: int) -> Made:
     from steincritic.data import problem
 
     pair = problem("gm-2d")
@@ -71,10 +94,10 @@ def _mixture(n: int) -> tuple["base.Model", Cases, None]:
         ("data", "Data from p: the model misses a correlation", pair.data.sample(n, seed=1)),
         ("control", "Control: the model's own draws", pair.model.sample(n, seed=2)),
     ]
-    return pair.model, cases, None
+    return pair.model, cases, None, None
 
 
-def _digits() -> tuple["base.Model", Cases, tuple[int, int]]:
+def _digits() -> Made:
     """Gray levels are whole numbers, so noise of one level makes them continuous."""
     try:
         from sklearn.datasets import load_digits
@@ -96,4 +119,4 @@ def _digits() -> tuple["base.Model", Cases, tuple[int, int]]:
         ("digits", "Digits not used in the fit, against a mixture of ten Gaussians", x[half:]),
         ("control", "Control: the mixture's own draws", model.sample(len(x) - half, seed=2)),
     ]
-    return model, cases, (8, 8)
+    return model, cases, (8, 8), None

@@ -103,8 +103,9 @@ class CheckResult:
         return tuple(sentences)
 
     def summary(self) -> str:
-        """Verdict, size and findings in sentences."""
-        return "\n".join([self.test.summary(), self.how_wrong, *self.findings])
+        """Verdict, findings and size in sentences, then how the test was done."""
+        verdict, *how = self.test.summary().splitlines()
+        return "\n".join([verdict, *self.findings, self.how_wrong, *how])
 
     @property
     def how_wrong(self) -> str:
@@ -261,7 +262,7 @@ def _seen(
         return find(test.examined, points, names, level=level) or fallback(test.readings)
     if not isinstance(model, SamplingModel):
         return ()
-    lenses = Combined(critics=None, draws=max(_SETS, smallest_draws(level)), reference=(_SETS, _SETS))
+    lenses = Combined(critics=None, draws=max(_SETS, smallest_draws(level)), reference=_SETS)
     try:
         (looked,) = lenses.run(model, points.alone(), level=level, seeds=[test.seed])
     except InputError:  # extreme values, which the test that was asked for can bear

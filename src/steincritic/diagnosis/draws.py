@@ -88,7 +88,7 @@ def check_draws(
     *,
     chains: int = 1,
     thin: int | None = None,
-    test: GofTest | TestName = "split",
+    test: GofTest | TestName = "combined",
     level: float = 0.05,
     fdr: float = 0.1,
     seed: int = 0,
@@ -108,8 +108,7 @@ def check_draws(
             ArviZ's InferenceData) where the model has `unconstrain`.
         chains: how many chains follow one another in (n, d), or in named draws.
         thin: keep every so many draws; 1 where they are known to be independent.
-        test: as for `gof_test`. "split" with its bootstrap-t needs no draws of the model; only the cross-fit
-            test takes any.
+        test: as for `gof_test`, by scores alone; only the cross-fit test takes draws of the model.
         level, fdr, seed, device: as for `check`.
         names: of the coordinates; the model's own where it has some.
 

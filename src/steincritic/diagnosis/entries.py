@@ -15,7 +15,7 @@ from torch import Tensor
 from steincritic.data.points import ScoredPoints
 from steincritic.gof.bench import Examined, label_of
 from steincritic.gof.null import rank_pvalues
-from steincritic.lenses.cells import PreparedCells
+from steincritic.lenses.cells import Partition, PreparedCells
 from steincritic.lenses.lens import PreparedLens, Seen, TellingLens, normal_evidence
 from steincritic.lenses.modes import PreparedModes
 
@@ -42,7 +42,7 @@ class Entry:
 
     @property
     def kind(self) -> str:
-        return "cell" if self.number.startswith("cell of") else self.number
+        return "cell" if isinstance(self.prepared, PreparedCells) else self.number
 
     @property
     def errors(self) -> float:
@@ -110,7 +110,7 @@ def standard(x: Tensor, examined: Examined) -> Tensor:
     return (x - frame.location.cpu()) / frame.scale.cpu()
 
 
-def centers_of(entry: Entry) -> tuple[int, Tensor]:
+def part_of(entry: Entry) -> Partition:
+    """The partition that a cell is of."""
     assert isinstance(entry.prepared, PreparedCells)
-    size = int(entry.number.split()[-1])
-    return entry.index, next(c for c in entry.prepared.centers if len(c) == size).cpu()
+    return next(part for part in entry.prepared.parts if part.number == entry.number)

@@ -17,14 +17,13 @@ from torch import Tensor
 
 from steincritic.data.points import ScoredPoints
 from steincritic.diagnosis import words
-from steincritic.diagnosis.entries import Entry, centers_of, standard, standing_out
+from steincritic.diagnosis.entries import Entry, part_of, standard, standing_out
 from steincritic.diagnosis.estimates import Estimate
 from steincritic.gof.bench import Examined
 from steincritic.gof.result import Reading
-from steincritic.lenses.cells import PreparedCells
 from steincritic.lenses.lens import normal_evidence
 from steincritic.lenses.modes import PreparedModes
-from steincritic.lenses.moments import PreparedMoments
+from steincritic.lenses.moments import DIRECTIONS, PreparedMoments
 
 MOST = 8  # findings that are listed
 _CELLS = 3  # cells that are listed
@@ -44,7 +43,9 @@ class Finding:
     expected: float | None  # what the model says
     pvalue: float  # adjusted for all entries that were looked at
     lens: str
-    place: tuple[float, ...] = ()  # per column of the data: center of a cell or a half, loadings of a factor
+    place: tuple[
+        float, ...
+    ] = ()  # per column of the data: center of a cell or a half, loadings of a direction
 
     def __str__(self) -> str:
         return self.sentence
@@ -132,10 +133,10 @@ def _tell(entry: Entry, examined: Examined, data: ScoredPoints, names: Sequence[
         beside = words.Beside(x, y, names)
         if kind == "cell":
             said, columns, place = _of_cell(entry, beside, examined)
-        elif kind == "factor":
+        elif kind in DIRECTIONS:
             assert isinstance(entry.prepared, PreparedMoments)
-            place = entry.prepared.loadings(entry.prepared.parts(entry.seen.plain)["second"])
-            said = words.factor(beside, columns, place)
+            place = entry.prepared.loadings(entry.prepared.parts(entry.seen.plain)["second"], kind)
+            said = words.direction(beside, columns, place)
         elif kind.endswith("within a mode"):
             said, place = _within(entry, beside, examined)
         else:
@@ -159,12 +160,11 @@ def _tell(entry: Entry, examined: Examined, data: ScoredPoints, names: Sequence[
 def _of_cell(
     entry: Entry, beside: words.Beside, examined: Examined
 ) -> tuple[words.Told, tuple[int, ...], Tensor]:
-    assert isinstance(entry.prepared, PreparedCells)
-    n, (index, centers) = len(beside.x), centers_of(entry)
-    share = next(float(s[index]) for s in entry.prepared.shares if len(s) == len(centers))
+    n, part = len(beside.x), part_of(entry)
+    share = float(part.shares[entry.index])
     count, expected = (n * share + value * math.sqrt(n * share) for value in (entry.raw, entry.mean))
     frame = examined.bench.bench.setting.frame
-    center = centers[index].double() * frame.scale.cpu() + frame.location.cpu()
+    center = part.places[entry.index].cpu().double() * frame.scale.cpu() + frame.location.cpu()
     where, columns = words.place(beside, center)
     return words.cell(count, expected, n, where), columns, center
 
@@ -193,7 +193,7 @@ def _joint_first(told: list[_Told]) -> list[_Told]:
 _PARTS: dict[str, tuple[str, ...]] = {
     "scale": ("spread",),
     "shift, all alike": ("shift",),
-    "factor": ("pair",),
+    **dict.fromkeys(DIRECTIONS, ("pair",)),
     "tails, all alike": ("tails", "radial tails"),
     "radial tails": ("tails", "tails, all alike"),
 }
@@ -206,7 +206,8 @@ def _covers(said: _Told, other: _Told) -> bool:
     """Whether a sentence makes another one needless.
 
     - One about all columns covers the same about a column that is not far from it.
-    - A factor covers its pairs; of correlation, bend and common extremes of two columns the loudest counts.
+    - A direction covers its pairs; of correlation, bend and common extremes of two columns the loudest
+      counts.
     - Tails in all directions, or in most columns, cover tails of columns, common extremes, bends, skewness
       and spreads. Tails of a column cover its spread and its skewness, and skewness covers tails.
     - Whatever is said about a column covers what goes on within a mode there, and cells that are off there.
@@ -218,7 +219,7 @@ def _covers(said: _Told, other: _Told) -> bool:
         return False
     if "within" in b or "within" in a:
         return bool(mine & its)
-    if a == "factor":
+    if a in DIRECTIONS:
         return b in _PAIRS and its <= mine
     if a in _ALL_TAILS and b in _ALL_TAILS:
         return (a == "radial tails") == _in_all_directions(said, other)
@@ -244,14 +245,13 @@ def _in_all_directions(one: _Told, other: _Told) -> bool:
 
 def _far(cell: _Told) -> set[int]:
     """Columns in which a cell lies off the middle of the model."""
-    index, centers = centers_of(cell.entry)
-    return set((centers[index].abs() > _OFF).nonzero()[:, 0].tolist())
+    return set((part_of(cell.entry).places[cell.entry.index].abs() > _OFF).nonzero()[:, 0].tolist())
 
 
 def _overlap(one: _Told, other: _Told) -> bool:
     """Whether the center of a cell lies in the other cell."""
-    (a, centers), (b, others) = (centers_of(t.entry) for t in (one, other))
-    nearest = [
-        torch.cdist(at[k : k + 1], c).argmin() for at, k, c in ((centers, a, others), (others, b, centers))
-    ]
+    a, b = one.entry.index, other.entry.index
+    places, others = (part_of(t.entry).places for t in (one, other))
+    pairs = ((places, a, others), (others, b, places))
+    nearest = [torch.cdist(at[k : k + 1], c).argmin() for at, k, c in pairs]
     return int(nearest[0]) == b or int(nearest[1]) == a

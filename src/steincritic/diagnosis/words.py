@@ -133,7 +133,7 @@ KINDS: dict[str, Callable[[Beside, Sequence[int]], Told]] = {
 }
 
 
-def factor(b: Beside, columns: Sequence[int], loadings: Tensor) -> Told:
+def direction(b: Beside, columns: Sequence[int], loadings: Tensor) -> Told:
     """The direction was chosen by the same data, so "about", and some standard errors are for the choice."""
     x, y = (t @ loadings.to(t) for t in b.standard())
     e = estimates.spread(x, y)
@@ -141,7 +141,7 @@ def factor(b: Beside, columns: Sequence[int], loadings: Tensor) -> Told:
     sides = [[j for j in columns if (loadings[j] > 0) == up] for up in (True, False)]
     who = ", against ".join(listed([b.names[j] for j in side]) for side in sides if side)
     comma = "," if all(sides) else ""
-    how = "go together" if e.above else "go together less than in the model"
+    how = "go together" if e.above else "go together otherwise than in the model"
     return e, (
         f"{who}{comma} {how}: along their common direction the data spread about {_two(e)[0]} times as much "
         f"as the model says ({_two(e)[1]})"
@@ -201,7 +201,7 @@ def together(lens: str, number: str) -> str:
     what = next((w for start, w in _TOGETHER.items() if number.startswith(start)), "a difference")
     if number.startswith("kernel at"):
         what = f"a smooth difference at length scale {number.split()[-1]}, in median distances"
-    if "whitened" in lens:
+    if "whitened" in lens and "direction" not in number:
         what += ", in directions that mix columns"
     return f"Nothing stands out alone; the loudest sign is {what}"
 
@@ -212,7 +212,9 @@ _TOGETHER = {  # starts of numbers
     "spread": "many small errors of spread together",
     "second": "many small errors of spread and correlation together",
     "pair": "many small errors of correlation together",
-    "factor": "a direction in which many columns go together otherwise than in the model",
+    "wide": "a direction that mixes columns in which the data spread more than the model says",
+    "narrow": "a direction that mixes columns in which the data spread less than the model says",
+    "weight": "weights of the model's modes",
     "skewness": "many small errors of skewness together",
     "tails": "many small errors of the tails together",
     "radial": "an error of the tails in all directions",

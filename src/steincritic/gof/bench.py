@@ -144,6 +144,20 @@ class CalibratedBench:
         )
 
 
+def among_themselves(bench: Bench, entries: Tensor) -> tuple[tuple[Column, ...], Tensor]:
+    """(r, m) evidence of (r, k) entries, each dataset by what the others are: no reference sets are needed.
+
+    All datasets are treated alike, so that ranks among them are exact.
+    """
+    columns, evidence = [], []
+    parts = bench.parts(leave_one_out(entries))
+    for lens, prepared, seen in zip(bench.lenses, bench.prepared, parts, strict=True):
+        for number, values in prepared.numbers(seen).items():
+            columns.append(Column(label_of(lens), number, lens.whitened))
+            evidence.append(Tail.of_others(values).evidence(values))
+    return tuple(columns), torch.stack(evidence, -1)
+
+
 @dataclass(frozen=True, eq=False)
 class Examined:
     """What quick lenses saw of one dataset, and what they saw of null sets: what sentences are made of."""

@@ -1,14 +1,15 @@
 """Null runs kept on disk: the second test of the same model with the same settings is instant.
 
 One safetensors file per key, written whole or not at all; the oldest go when the folder grows past its
-bound. A key is a hash of what the model does (some of its draws and scores), n, d and the settings, so
-a changed model never meets an old file.
+bound. A key is a hash of what the model does (some of its draws and scores), n, d, the settings and the code
+of this package, so a changed model, or changed code, never meets an old file.
 """
 
 import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from steincritic.data.points import sample_points
 from steincritic.errors import InputError
-from steincritic.files import package_version, read_tensors, write_tensors
+from steincritic.files import read_tensors, write_tensors
 from steincritic.models.base import SamplingModel
 
 _FORMAT = "steincritic-null-2"
@@ -83,10 +84,19 @@ def usual_folder() -> Path | None:
         return None
 
 
+@cache
+def _code() -> str:
+    """A hash of what null runs are made by."""
+    digest = hashlib.sha256()
+    for file in sorted(Path(__file__).parents[1].rglob("*.py")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
 def fingerprint(model: SamplingModel, n: int, like: Tensor, settings: Mapping[str, Any]) -> str:
     """A hash of the model's behavior, the size of the data and the settings."""
     draws = sample_points(model, min(max(n, _FEWEST_DRAWS), _MOST_DRAWS), seed=0, like=like)
-    about = (_FORMAT, package_version("steincritic"), n, str(like.dtype), like.device.type, settings)
+    about = (_FORMAT, _code(), n, str(like.dtype), like.device.type, settings)
     digest = hashlib.sha256(repr(about).encode())
     for tensor in (draws.x, draws.score):
         digest.update(tensor.contiguous().cpu().view(torch.uint8).numpy().tobytes())

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 from steincritic.data.points import PointsLike, model_and_points
 from steincritic.devices import DeviceLike
 from steincritic.errors import DoubtfulWarning, InputError, check_level
+from steincritic.gof import multiplier
 from steincritic.gof.aggregated import KsdAgg
 from steincritic.gof.combined import Combined
 from steincritic.gof.crossfit import CrossFit
@@ -38,8 +39,8 @@ def gof_test(
         model: q: anything `as_model` takes; None where x is ScoredPoints and the test needs no draws.
         x: the data: tensor, array, frame, file path, or ScoredPoints.
         test: a value such as `sc.Split(train=0.3)`, or the name of one with its defaults: "combined",
-            "crossfit", "split", "ksd", "ksdagg" or "fssd". None takes the combined test when the model can
-            be sampled, and a test that needs no draws when it cannot; the result says which and why.
+            "crossfit", "split", "ksd", "ksdagg" or "fssd". None takes the combined test: exact where the
+            model can be sampled, approximate where it cannot. The result says which and why.
         level: the accepted probability of a false alarm.
         seed: decides every random choice.
         device: where to compute; a GPU where there is one by default.
@@ -78,9 +79,9 @@ def choose_test(test: GofTest | str | None, model: Model | None, n: int) -> tupl
 
 def _automatic(model: Model | None, n: int) -> tuple[GofTest, str]:
     if not isinstance(model, SamplingModel):
-        if model is not None and n >= 2 * FEWEST:
-            return Split(), "the model cannot be sampled, so the threshold is a bootstrap of the witness"
-        return Ksd(), "the model cannot be sampled, so the threshold is a wild bootstrap"
+        if n < multiplier.FEWEST:
+            return Ksd(), "the model cannot be sampled, so the threshold is a wild bootstrap"
+        return Combined(), "the model cannot be sampled, so lenses look at its scores under random signs"
     if n < FEWEST:
         return Combined(critics=None), f"{n} points are too few to train critics on, so quick lenses alone"
     return Combined(), "the model can be sampled, so every lens looks and the level is exact"

@@ -8,8 +8,13 @@
    critic is trained on half of them and tested on the other half instead; each step then has half the level.
 
 P(p <= t) <= P(p1 <= min(t, level/10)) + P(p2 <= t - level/10) <= t under the model, so the level holds for
-any n, whatever the lenses are. A step stops early once so many null sets reached the data's value that it can
-no longer reject (Besag and Clifford 1991), which keeps its p-value valid.
+any n, whatever the lenses are.
+
+A step looks at its rank now and then and stops once the p-value so far is c or more, with a fixed c well
+above its level. What it then gives is still a p-value: for t < c, p <= t needs the rank among all null sets,
+and for t >= c it needs a rank of at most t at the first look. Quick lenses are calibrated by other null sets,
+reference sets. Critics are not, as training is dear: each dataset, the data or a null set, is seen in the
+light of all the others.
 """
 
 import math
@@ -25,7 +30,15 @@ from torch import Tensor
 from steincritic.data.points import ScoredPoints, sample_points
 from steincritic.engine import EngineName, check_engine
 from steincritic.errors import InputError, check_count
-from steincritic.gof.bench import Bench, CalibratedBench, Column, Examined, Setting, label_of
+from steincritic.gof.bench import (
+    Bench,
+    CalibratedBench,
+    Column,
+    Examined,
+    Setting,
+    among_themselves,
+    label_of,
+)
 from steincritic.gof.cache import NullCache
 from steincritic.gof.kernel import check_flip
 from steincritic.gof.null import as_null_tensor, check_draws, rank_pvalues
@@ -47,28 +60,35 @@ _FEWEST = 3  # points that have a spread
 PLENTIFUL = 5_000  # points from which on one critic, trained on half of them, is enough
 _DRAWS = 4000  # of the model, for its scale, its cells and its distances
 _REJECTING = {"cpu": 3, "cuda": 9}  # sets, the data among them, that may reach a value that is rejected
-_QUICK, _TRAINED = "quick lenses", "critics"
-_STOP = {_QUICK: 20, _TRAINED: 5}  # fewest null sets that reached the data's value
-_LOOKED = {_QUICK: 100, _TRAINED: 20}  # null sets between two looks whether to stop
-_PIECE = {_QUICK: 20, _TRAINED: 4}  # null sets that a thread takes at a time
+_STOP = (0.1, 5.0)  # p-value from which on a step stops early: at least, and in shares of the level
+_LOOKED = {"cpu": 20, "cuda": 100}  # null sets of critics between two looks
+_QUICK_LOOKED = 100
+_QUICK_PIECE, _PIECE = 20, 4  # null sets that a thread takes at a time
 _TOGETHER = {"cpu": 2**20, "cuda": 2**26}  # coordinates that go through quick lenses together
-_REFERENCE = (500, 100, 2**28)  # most and fewest reference sets, and their coordinates
+_REFERENCE = (400, 100, 2**27)  # most and fewest reference sets, and their coordinates
 _SETS = (999, 199, 2**29)  # the same of ranked ones
 
 # How loud each number is heard; 1 where not named. Numbers that others cover are heard softly: they count
 # where they are extreme. Found on the fault zoo with its tuning seed, one number at a time, and rounded.
 _SOFT = (
     *("shift, many", "skewness", "skewness, many", "tails", "radial tails"),
-    *("shift within a mode", "spreads within modes", "bends, many", "extreme together"),
-    *("cell of 8", "kernel at 1", "kernel at 0.125"),
+    *("shift within a mode", "spreads within modes", "bends, many", "extremes, many"),
+    *("cell of 8", "kernel at 1", "kernel at 0.5"),
+)
+_LOUD = (
+    *("shift", "shift, all alike", "scale", "tails, many", "tails, all alike"),
+    *("pair within a mode", "extreme together"),
 )
 _LOUDNESS = {
     **dict.fromkeys(_SOFT, 0.05),
-    **dict.fromkeys(("scale", "pair within a mode"), 1.5),
-    **dict.fromkeys(("second, many", "kernel at 0.25"), 2.0),
-    **dict.fromkeys(("cell of 2", "early", "late"), 3.0),
+    **dict.fromkeys(("spread within a mode", "cell of 2"), 0.3),
+    **dict.fromkeys(_LOUD, 2.0),
+    **dict.fromkeys(("spread", "wide direction"), 4.0),
+    **{"kernel at 0.25": 8.0, "early": 3.0, "late": 5.0},
+    **dict.fromkeys(("weight of a mode", "weights of modes"), 30.0),  # far modes: nothing else sees these
 }
 _WHITENED = 0.3  # times as loud
+_DENSE = {"second, many": 32.0, "kernel at 0.5": 16.0}  # instead, where columns go together in the model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,8 +101,7 @@ class Combined:
         draws: null sets; by default about 1,000 for quick lenses, and for critics 66 on a CPU and 199 on a
             GPU at level 0.05. A p-value is at least 1/(draws + 1).
         precision: instead, the smallest p-value that is wanted, such as 0.001.
-        reference: null sets that fix what is large for a lens and are not ranked; by default up to 500 for
-            quick lenses, and for critics 40 on a CPU and 100 on a GPU.
+        reference: null sets that fix what is large for a quick lens and are not ranked; by default up to 400.
         first: share of the level for the quick lenses alone; half of it where data are plentiful.
         stop_early: stop where the data cannot be rejected any more.
         cache: keep null runs on disk and use them again; a folder, or True for the usual one.
@@ -109,7 +128,7 @@ class Combined:
     critics: Critics | None = field(default_factory=Critics)
     draws: int | None = None
     precision: float | None = None
-    reference: tuple[int, int] | None = None
+    reference: int | None = None
     first: float = 0.1
     stop_early: bool = True
     cache: bool | Path = True
@@ -127,8 +146,8 @@ class Combined:
             raise InputError(f"precision is the smallest p-value wanted, such as 0.001: got {self.precision}")
         if self.precision is not None and self.draws is not None:
             raise InputError("pass draws or precision, not both: precision decides the draws")
-        if self.reference is not None and min(self.reference) < 10:
-            raise InputError(f"reference needs at least 10 null sets of each kind, got {self.reference}")
+        if self.reference is not None:
+            check_count(self.reference, name="reference", least=10)
         if not 0 < self.first < 1:
             raise InputError(f"first is a share of the level, in (0, 1): got {self.first}")
         object.__setattr__(self, "lenses", tuple(self.lenses))
@@ -155,7 +174,7 @@ class _Plan:
     spent: float  # level of the quick lenses
     sets: int  # ranked by quick lenses
     draws: int  # ranked by critics
-    reference: tuple[int, int]
+    reference: int
     split: bool  # one critic on half of the data
 
     @classmethod
@@ -173,7 +192,7 @@ class _Plan:
             if spent:
                 sets = max(sets, math.ceil(1 / spent - 1e-9) - 1)
         check_draws(sets if config.critics is None else draws, level - spent)
-        reference = config.reference or (_within(_REFERENCE, n * dim), 40 if device == "cpu" else 100)
+        reference = config.reference or _within(_REFERENCE, n * dim)
         return cls(spent=spent, sets=sets, draws=draws, reference=reference, split=split)
 
 
@@ -192,21 +211,19 @@ def _lasting(lens: Lens) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class _Step:
-    """A calibrated bench and what it saw of null sets."""
+class _Quick:
+    """Quick lenses that are calibrated by reference sets, and their evidence of null sets."""
 
     bench: CalibratedBench
     runs: NullRuns
 
-    def null(self, count: int) -> Tensor:
-        """(count, m): the evidence of the first null sets."""
-        return self.runs.rows(0, count)
-
 
 @dataclass(frozen=True, eq=False)
-class _Known:
-    rows: Tensor  # (b, m)
-    values: Tensor  # (b,)
+class _Trained:
+    """Critics, and their entries of null sets."""
+
+    bench: Bench
+    runs: NullRuns
 
 
 class _Run:
@@ -225,7 +242,6 @@ class _Run:
         if self.n < _FEWEST:
             raise InputError(f"x has n = {self.n}; the combined test needs at least {_FEWEST} points")
         self.device = datasets.x.device.type
-        self._known: dict[str, _Known] = {}
         self.plan = _Plan.of(config, self.n, datasets.dim, level, self.device)
 
     @cached_property
@@ -238,8 +254,16 @@ class _Run:
         return Setting.of(self.model_draws)
 
     @cached_property
-    def quick(self) -> _Step:
-        return self._step(_QUICK, self.config.lenses, self.plan.reference[0], self._together)
+    def quick(self) -> _Quick:
+        lenses, count = self.config.lenses, self.plan.reference
+        bench = self._bench(lenses)
+        key = {"lenses": lenses, "reference": count, "seed": self.config.null_seed}
+        kind = "quick lenses at"
+        learned = self._runs(bench.entries, f"{kind} reference sets", key, self._together, _QUICK_PIECE)
+        calibrated = CalibratedBench.by(bench, learned.rows(0, count))
+        return _Quick(
+            calibrated, self._runs(calibrated.look, f"{kind} null sets", key, self._together, _QUICK_PIECE)
+        )
 
     @property
     def _together(self) -> int:
@@ -248,35 +272,33 @@ class _Run:
         return max(1, numbers // (self.n * self.datasets.dim))
 
     @cached_property
-    def critics(self) -> _Step:
+    def trained(self) -> _Trained:
         critics = self.config.critics
         assert critics is not None
         most = next(chunks(2**62, self.n, self.datasets.dim, critics)).stop
-        return self._step(_TRAINED, (critics,), self.plan.reference[1], most)
+        bench = self._bench((critics,))
+        key = {"lenses": (critics,), "seed": self.config.null_seed}
+        return _Trained(bench, self._runs(bench.entries, "critics at null sets", key, most, _PIECE))
 
-    def _step(self, kind: str, lenses: Sequence[Lens], reference: int, most: int) -> _Step:
-        config = self.config
-        bench = Bench.of(lenses, self.model_draws, self.setting, n=self.n, seed=config.null_seed)
-        sets = NullSets(self.model, self.n, self.datasets.x, config.null_seed)
-        others = NullSets(self.model, self.n, self.datasets.x, derive(config.null_seed, "reference"))
-        key = sets.key({"lenses": tuple(lenses), "reference": reference, "seed": config.null_seed})
+    def _bench(self, lenses: Sequence[Lens]) -> Bench:
+        return Bench.of(lenses, self.model_draws, self.setting, n=self.n, seed=self.config.null_seed)
 
-        def runs(sets: NullSets, measure: Measure, title: str) -> NullRuns:
-            return NullRuns(
-                sets,
-                measure,
-                most=most,
-                piece=_PIECE[kind],
-                key=f"{key}-{title.replace(' ', '-')}",
-                cache=NullCache.at(config.cache if all(map(_lasting, lenses)) else False),
-                title=title,
-                engine=config.engine,
-                address=config.address,
-            )
-
-        learned = runs(others, bench.entries, f"{kind} at reference sets").rows(0, reference)
-        calibrated = CalibratedBench.by(bench, learned)
-        return _Step(calibrated, runs(sets, calibrated.look, f"{kind} at null sets"))
+    def _runs(self, measure: Measure, title: str, key: dict[str, Any], most: int, piece: int) -> NullRuns:
+        config, seed = self.config, self.config.null_seed
+        if "reference" in title:
+            seed = derive(seed, "reference")
+        sets = NullSets(self.model, self.n, self.datasets.x, seed)
+        return NullRuns(
+            sets,
+            measure,
+            most=most,
+            piece=piece,
+            key=f"{sets.key(key)}-{title.replace(' ', '-')}",
+            cache=NullCache.at(config.cache if all(map(_lasting, key["lenses"])) else False),
+            title=title,
+            engine=config.engine,
+            address=config.address,
+        )
 
     @cached_property
     def seen(self) -> Tensor:
@@ -296,10 +318,35 @@ class _Run:
     @cached_property
     def first(self) -> list["Ranked"]:
         """Each dataset among null sets, by quick lenses alone."""
-        return [
-            self._ranked(_QUICK, row, (self.quick,), self.plan.sets, seed)
-            for row, seed in zip(self.evidence, self.seeds, strict=True)
-        ]
+        columns = self.quick.bench.columns
+        weights = loudness(columns)
+        share = self.plan.spent or self.level
+
+        def ranked(row: Tensor, seed: int) -> Ranked:
+            order = self._order(self.plan.sets, seed)
+            for count in self._looks(self.plan.sets, _QUICK_LOOKED):
+                null = self.quick.runs.rows(0, int(order[:count].max()) + 1)[order[:count]]
+                found = Ranked(row, null, columns, weights)
+                if self._clear(found, share):
+                    break
+            return found
+
+        return [ranked(row, seed) for row, seed in zip(self.evidence, self.seeds, strict=True)]
+
+    def _order(self, total: int, seed: int) -> Tensor:
+        """Numbers of the null sets: the first ones, or the test's own choice from a pool."""
+        pool = self.config.null_pool
+        if pool is None:
+            return torch.arange(total)
+        return torch.randperm(max(pool, total), generator=generator(seed, "null choice"))[:total]
+
+    def _looks(self, total: int, each: int) -> list[int]:
+        return [*range(each, total, each), total] if self.config.stop_early else [total]
+
+    def _clear(self, ranked: "Ranked", share: float) -> bool:
+        """That the data will not be rejected."""
+        least, shares = _STOP
+        return self.config.stop_early and ranked.pvalue >= max(least, shares * share)
 
     @cached_property
     def still_open(self) -> list[int]:
@@ -317,14 +364,23 @@ class _Run:
         each = list(self.datasets.each())
         shuffled = [each[t].shuffled(seed=derive(self.seeds[t], "order")) for t in still]
         seeds = [derive(self.seeds[t], "observed") for t in still]
-        trained = self.critics.bench.look(ScoredPoints.stack(shuffled), seeds).cpu()
-        steps = (self.quick, self.critics)
-        return {
-            t: self._ranked(
-                _TRAINED, torch.cat([self.evidence[t], row]), steps, self.plan.draws, self.seeds[t]
+        entries = self.trained.bench.entries(ScoredPoints.stack(shuffled), seeds).cpu()
+        return {t: self._by_all(t, row) for t, row in zip(still, entries, strict=True)}
+
+    def _by_all(self, t: int, trained: Tensor) -> "Ranked":
+        order = self._order(self.plan.draws, self.seeds[t])
+        for count in self._looks(self.plan.draws, _LOOKED.get(self.device, _LOOKED["cpu"])):
+            some = order[:count]
+            quick, entries = (
+                step.runs.rows(0, int(some.max()) + 1)[some] for step in (self.quick, self.trained)
             )
-            for t, row in zip(still, trained, strict=True)
-        }
+            own, evidence = among_themselves(self.trained.bench, torch.cat([trained[None], entries]))
+            rows = torch.cat([torch.cat([self.evidence[t][None], quick]), evidence], -1)
+            columns = (*self.quick.bench.columns, *own)
+            found = Ranked(rows[0], rows[1:], columns, loudness(columns))
+            if self._clear(found, self.level - self.plan.spent):
+                break
+        return found
 
     @cached_property
     def split(self) -> dict[int, GofResult]:
@@ -336,34 +392,6 @@ class _Run:
         seeds = [derive(self.seeds[t], "split") for t in still]
         test = Split(draws=max(999, self.plan.draws))
         return dict(zip(still, test.run(self.model, datasets, level=self.level, seeds=seeds), strict=True))
-
-    def _ranked(self, kind: str, row: Tensor, steps: Sequence[_Step], total: int, seed: int) -> "Ranked":
-        """Null sets in pieces, until there are enough of them or the answer is clear."""
-        share = self.plan.spent if kind == _QUICK and self.plan.spent else self.level - self.plan.spent
-        stop = max(_STOP[kind], int(share * (total + 1)))
-        columns = tuple(column for step in steps for column in step.bench.columns)
-        weights, pool = loudness(columns), self.config.null_pool
-        order = torch.arange(total)
-        if pool is not None:  # the test's own choice
-            order = torch.randperm(max(pool, total), generator=generator(seed, "null choice"))[:total]
-        value, count = combined(row, weights), 0
-        while count < total:
-            count = min(total, count + _LOOKED[kind]) if self.config.stop_early else total
-            known = self._null(kind, steps, weights, count if pool is None else len(order), pool)
-            if self.config.stop_early and int((known.values[order[:count]] >= value).sum()) >= stop:
-                break
-        return Ranked(row, known.rows[order[:count]], columns, weights)
-
-    def _null(
-        self, kind: str, steps: Sequence[_Step], weights: Tensor, count: int, pool: int | None
-    ) -> "_Known":
-        """Evidence of null sets and its combination, made once for all datasets."""
-        needed = count if pool is None else max(pool, count)
-        known = self._known.get(kind)
-        if known is None or len(known.rows) < needed:
-            rows = torch.cat([step.null(needed) for step in steps], -1)
-            known = self._known[kind] = _Known(rows, combined(rows, weights))
-        return known
 
     def result(self, t: int) -> GofResult:
         ranked = self.second.get(t, self.first[t])
@@ -397,7 +425,7 @@ class _Run:
             "lenses": lenses,
             "sets": plan.sets,
             "draws": plan.draws,
-            "reference": list(plan.reference),
+            "reference": plan.reference,
             "first": plan.spent / self.level,
             "stop_early": self.config.stop_early,
             "null_pool": self.config.null_pool or max(plan.sets, plan.draws),
@@ -421,7 +449,12 @@ class _Run:
 
 def loudness(columns: Sequence[Column]) -> Tensor:
     """(m,) weights that sum to 1."""
-    loud = [_LOUDNESS.get(c.number, 1.0) * (_WHITENED if c.whitened else 1.0) for c in columns]
+    coupled = any(column.whitened for column in columns)
+    loud = []
+    for column in columns:
+        usual = _LOUDNESS.get(column.number, 1.0)
+        dense = _DENSE.get(column.number, usual) if coupled else usual
+        loud.append(_WHITENED * usual if column.whitened else dense)
     return torch.tensor(loud, dtype=torch.float64) / max(sum(loud), 1e-300)
 
 

@@ -128,7 +128,7 @@ class Plan:
         if trains:
             draws = max(draws, math.ceil(1 / spent - 1e-9) - 1)
         check_draws(draws, level)
-        reference = config.reference[0] if config.reference else _REFERENCE
+        reference = config.reference or _REFERENCE
         return cls(trains=trains, spent=spent, draws=draws, reference=reference, flip=config.flip)
 
 

@@ -17,11 +17,14 @@ from steincritic.rng import derive, generator
 
 _ROUNDS = 15  # of Lloyd's algorithm
 _TRIED = 4  # k-means++ candidates per center
+_CENTERS, _DRAWS_EACH = 40, 50  # among which modes are found, and draws of each, at least
+_VALLEY = 0.25  # draws between two modes, at most, for one at their ends
+_LEAST_MODE = 0.01  # share of the draws of a mode
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cells:
-    """Counts in k-means cells of model draws.
+    """Counts in k-means cells of model draws, and in its modes.
 
     Args:
         counts: numbers of cells; those that would hold fewer than two points each are left out.
@@ -38,43 +41,108 @@ class Cells:
     def prepare(self, draws: ScoredPoints, *, n: int, seed: int) -> "PreparedCells":
         x = draws.x.to(torch.float32)
         fitting = [k for k in self.counts if 2 * k <= min(n, len(x) // 2)]
-        half = x[: len(x) // 2]
-        centers = [k_means(half, k, seed=derive(seed, "cells", k)) for k in fitting]
-        shares = [_counts(x[None, len(half) :], c)[0] / (len(x) - len(half)) for c in centers]
-        return PreparedCells(centers, [(s + 1e-4) / (s + 1e-4).sum() for s in shares])
+        half, rest = x[: len(x) // 2], x[len(x) // 2 :]
+        parts = [Partition.of(k_means(half, k, seed=derive(seed, "cells", k)), rest) for k in fitting]
+        many = max(1, min(_CENTERS, len(half) // _DRAWS_EACH))
+        modes = Partition.by_modes(k_means(half, many, seed=derive(seed, "modes")), half, rest)
+        if parts and 2 <= len(modes.shares) <= n // 2:
+            parts = [part for part in parts if len(part.shares) != len(modes.shares)]  # much the same
+            parts.append(modes)
+        return PreparedCells(tuple(parts))
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """Of the space: points belong to the cell of their nearest center, and cells may have several centers."""
+
+    centers: Tensor  # (k, d)
+    cells: Tensor  # (k,) of each center, 0 to m - 1
+    places: Tensor  # (m, d) in the middle of each cell
+    shares: Tensor  # (m,) of the model's draws
+    number: str
+    numbers: str
+
+    @classmethod
+    def of(cls, centers: Tensor, draws: Tensor) -> "Partition":
+        k = len(centers)
+        each = torch.arange(k, device=centers.device)
+        shares = _shares(_counts(draws[None], centers, each)[0])
+        return cls(centers, each, centers, shares, f"cell of {k}", f"cells of {k}")
+
+    @classmethod
+    def by_modes(cls, centers: Tensor, half: Tensor, draws: Tensor) -> "Partition":
+        """Centers of one mode together."""
+        cells = modes_of(half, centers)
+        m = int(cells.max()) + 1
+        nearest = cells[_squares(half, centers).argmin(-1)]
+        count = torch.bincount(nearest, minlength=m).clamp(min=1)[:, None]
+        places = torch.zeros(m, half.shape[-1]).to(half).index_add_(0, nearest, half) / count
+        shares = _shares(_counts(draws[None], centers, cells)[0])
+        return cls(centers, cells, places, shares, "weight of a mode", "weights of modes")
+
+    def gaps(self, x: Tensor) -> Tensor:
+        """(r, m): (count - expected) / sqrt(expected) of (r, n, d)."""
+        expected = x.shape[-2] * self.shares
+        return (_counts(x, self.centers, self.cells) - expected) / expected.sqrt()
 
 
 @dataclass(frozen=True, eq=False)
 class PreparedCells:
-    centers: list[Tensor]  # (k, d) each
-    shares: list[Tensor]  # (k,) of the model's draws
+    parts: tuple[Partition, ...]
+
+    @property
+    def _sizes(self) -> list[int]:
+        return [len(part.shares) for part in self.parts]
 
     @property
     def size(self) -> int:
-        return sum(map(len, self.centers))
+        return sum(self._sizes)
 
     def entries(self, datasets: ScoredPoints, seeds: Sequence[int]) -> Tensor:
-        """(count - expected) / sqrt(expected), over all cells of all partitions."""
         x = datasets.x.to(torch.float32)
-        n = len(datasets)
-        gaps = [
-            (_counts(x, centers) - n * share) / (n * share).sqrt()
-            for centers, share in zip(self.centers, self.shares, strict=True)
-        ]
-        return torch.cat(gaps, -1) if gaps else x.new_zeros(len(x), 0)
+        return torch.cat([x.new_zeros(len(x), 0), *(part.gaps(x) for part in self.parts)], -1)
 
     def numbers(self, seen: Seen) -> Mapping[str, Tensor]:
         out = {}
-        for fair in seen.fair.split([len(c) for c in self.centers], -1):
-            k = fair.shape[-1]
-            out[f"cell of {k}"] = normal_evidence(fair.abs().amax(-1))
-            if k > 2:  # two cells say the same
-                out[f"cells of {k}"] = fair.square().sum(-1)
+        for part, fair in zip(self.parts, seen.fair.split(self._sizes, -1), strict=True):
+            out[part.number] = normal_evidence(fair.abs().amax(-1))
+            if fair.shape[-1] > 2:  # two cells say the same
+                out[part.numbers] = fair.square().sum(-1)
         return out
 
     def by_entry(self, seen: Seen) -> dict[str, Entries]:
-        parts = seen.fair.split([len(c) for c in self.centers], -1)
-        return {f"cell of {len(part)}": Entries(part, len(part) * ((),), normal_evidence) for part in parts}
+        pairs = zip(self.parts, seen.fair.split(self._sizes, -1), strict=True)
+        return {part.number: Entries(v, len(v) * ((),), normal_evidence) for part, v in pairs}
+
+
+def modes_of(x: Tensor, centers: Tensor) -> Tensor:
+    """(k,) the mode of each center: centers are of one mode if draws lie between them, or between others.
+
+    Between two centers is the middle third of the line; the draws of both cells are counted there and at
+    both ends.
+    """
+    k = len(centers)
+    along = x @ centers.mT - centers.square().sum(-1) / 2  # (n, k)
+    cell = along.argmax(-1)
+    gap = _squares(centers, centers)
+    t = 0.5 + (along[:, None, :] - along[:, :, None]) / gap.clamp(min=1e-12)  # (n, from, to)
+    own = torch.nn.functional.one_hot(cell, k).bool()
+    either = own[:, :, None] | own[:, None, :]
+    start, middle, end = (((t - at).abs() < 1 / 6).logical_and_(either).sum(0) for at in (0.0, 0.5, 1.0))
+    near = middle >= _VALLEY * torch.minimum(start, end).clamp(min=1)
+    share = torch.bincount(cell, minlength=k) / len(x)
+    reach = near | near.T | torch.eye(k, dtype=torch.bool, device=x.device)
+    for _ in range(max(1, k.bit_length())):
+        reach = (reach.to(x) @ reach.to(x)) > 0
+    label = reach.to(torch.uint8).argmax(-1)  # the first center that can be reached
+    weight = torch.zeros(k).to(share).index_add_(0, label, share)
+    large = weight[label] >= _LEAST_MODE
+    if not bool(large.any()):
+        return torch.zeros_like(label)
+    nearest = gap.masked_fill(~large, torch.inf).argmin(-1)
+    label = torch.where(large, label, label[nearest])  # a few far draws are no mode
+    modes: Tensor = torch.unique(label, return_inverse=True)[1]
+    return modes
 
 
 def k_means(x: Tensor, k: int, *, seed: int) -> Tensor:
@@ -101,9 +169,15 @@ def _squares(x: Tensor, centers: Tensor) -> Tensor:
     return (x.square().sum(-1, keepdim=True) - 2 * x @ centers.mT + centers.square().sum(-1)).clamp(min=0)
 
 
-def _counts(x: Tensor, centers: Tensor) -> Tensor:
-    """(r, k): points of each of (r, n, d) datasets whose nearest center is each."""
-    k = len(centers)
-    cell = (x @ centers.mT - centers.square().sum(-1) / 2).argmax(-1)  # (r, n)
-    ones = torch.ones_like(cell, dtype=torch.float32)
-    return torch.zeros(len(x), k, device=x.device).scatter_add_(1, cell, ones)
+def _counts(x: Tensor, centers: Tensor, cells: Tensor) -> Tensor:
+    """(r, m): points of each of (r, n, d) datasets in each cell."""
+    nearest = (x @ centers.mT - centers.square().sum(-1) / 2).argmax(-1)  # (r, n)
+    ones = torch.ones_like(nearest, dtype=torch.float32)
+    zeros = torch.zeros(len(x), int(cells.max()) + 1, device=x.device)
+    return zeros.scatter_add_(1, cells[nearest], ones)
+
+
+def _shares(counts: Tensor) -> Tensor:
+    """Of a cell without any draw, a little."""
+    shares = counts / counts.sum() + 1e-4
+    return shares / shares.sum()

@@ -1,8 +1,13 @@
-"""Kernels: the kernel Stein discrepancy at several bandwidths, in one pass and in time linear in n.
+"""Kernels: the kernel Stein discrepancy at several bandwidths, in one pass.
 
-The RBF kernel is a mean of cosines, k(x, y) = E cos(w.(x - y)/h) with w normal [rahimi2007], so the
-discrepancy is a mean over frequencies of squared lengths of summed Stein values: no pair of points is ever
-formed. Bandwidths halve, so that the cosines of one give those of the next.
+For few points the sum over pairs of
+
+    k(x, y) (s(x).s(y) + (s(x) - s(y)).(x - y)/h^2 + d/h^2 - |x - y|^2/h^4),
+
+for more of them in time linear in n: the RBF kernel is a mean of cosines, k(x, y) = E cos(w.(x - y)/h) with w
+normal [rahimi2007], so the discrepancy is a mean over frequencies of squared lengths of summed Stein values,
+and no pair of points is ever formed. Bandwidths halve, so that kernels or cosines of one give those of the
+next.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +24,8 @@ from steincritic.rng import generator
 from steincritic.stein.kernels import RBF
 from steincritic.stein.tiles import stein_sums
 
-_PAIRED = 500  # draws whose distances give the median
+_PAIRS = 400  # points up to which pairs are summed
+_DISTANCES = 500  # draws whose distances give the median
 _SIGNED = 2**22  # numbers of one wave under signs, or before, at a time
 _TOGETHER = {"cpu": 2**18, "cuda": 2**28}  # cosines held at a time
 
@@ -31,8 +37,8 @@ class Kernels:
     Args:
         widest: the largest bandwidth, in median distances.
         octaves: bandwidths, each half of the one before.
-        frequencies: random ones that stand for the kernel; by default 128 for 1,000 points, and fewer for
-            more of them.
+        frequencies: random ones that stand for the kernel; by default none for up to 400 points, 96 for
+            1,000, and fewer for more of them.
     """
 
     name: ClassVar[str] = "kernels"
@@ -48,13 +54,13 @@ class Kernels:
             check_count(self.frequencies, name="frequencies")
 
     def prepare(self, draws: ScoredPoints, *, n: int, seed: int) -> "PreparedKernels":
-        x = draws.x[:_PAIRED]
+        x = draws.x[:_DISTANCES]
         median = float(torch.pdist(x).median()) or 1.0
         source = generator(seed, "frequencies")
-        count = self.frequencies or min(256, max(32, 128_000 // n))
+        count = self.frequencies or min(256, max(32, 96_000 // n))
         w = torch.randn(count, x.shape[-1], generator=source).to(x) / (self.widest * median)
         bandwidths = tuple(self.widest / 2**k for k in range(self.octaves))
-        return PreparedKernels(w, bandwidths, median)
+        return PreparedKernels(w, bandwidths, median, self.frequencies is None and n <= _PAIRS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +68,7 @@ class PreparedKernels:
     frequencies: Tensor  # (f, d) of the largest bandwidth
     bandwidths: tuple[float, ...]  # in median distances
     median: float
+    by_pairs: bool
 
     @property
     def size(self) -> int:
@@ -70,11 +77,38 @@ class PreparedKernels:
     def entries(self, datasets: ScoredPoints, seeds: Sequence[int]) -> Tensor:
         r"""U-statistics: $(|\sum_i \xi_i|^2 - \sum_i |\xi_i|^2) / (n (n - 1))$ with Stein values $\xi$."""
         n, f = len(datasets), len(self.frequencies)
+        if self.by_pairs:
+            return self._of_pairs(datasets)
         sets = max(1, _TOGETHER.get(datasets.x.device.type, _TOGETHER["cpu"]) // (n * f))
         squares = torch.cat(
             [self._squares(datasets.sets(slice(k, k + sets))) for k in range(0, len(datasets.x), sets)]
         )
         return (squares - self._diagonal(datasets)) / (n * (n - 1))
+
+    def _of_pairs(self, datasets: ScoredPoints) -> Tensor:
+        n = len(datasets)
+        sets = (
+            1 if datasets.x.device.type == "cpu" else max(1, _TOGETHER["cuda"] // n**2)
+        )  # as caches like it
+        parts = [self._pair_sums(datasets.sets(slice(k, k + sets))) for k in range(0, len(datasets.x), sets)]
+        return torch.cat(parts) / (n * (n - 1))
+
+    def _pair_sums(self, datasets: ScoredPoints) -> Tensor:
+        x, s, d = datasets.x, datasets.score, datasets.dim
+        square, own = x.square().sum(-1), (x * s).sum(-1)
+        cross = x @ s.mT
+        distance = (square[..., :, None] + square[..., None, :] - 2 * x @ x.mT).clamp(min=0)
+        product = own[..., :, None] + own[..., None, :] - cross - cross.mT  # (s - s').(x - x')
+        terms = torch.stack([s @ s.mT, product, distance, torch.ones_like(product)], 1).flatten(2)
+        h = self.bandwidths[0] * self.median
+        kernel = torch.exp(distance / (-2 * h * h))
+        kernel.diagonal(dim1=-2, dim2=-1).zero_()
+        found = []
+        for _ in self.bandwidths:
+            score, slope, far, count = (terms @ kernel.flatten(1)[..., None])[..., 0].unbind(1)
+            found.append(score + (slope + d * count) / h**2 - far / h**4)
+            kernel, h = kernel.square().square_(), h / 2
+        return torch.stack(found, -1)
 
     def signed(self, points: ScoredPoints, signs: Tensor) -> Tensor:
         """By the kernels themselves where pairs of points are fewer than values at frequencies."""
@@ -109,10 +143,10 @@ class PreparedKernels:
     def _waves(self, x: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Frequencies, cosines and sines at each bandwidth, (f, d) and (..., n, f)."""
         angle = x @ self.frequencies.mT
-        cos, sin = angle.cos(), angle.sin()
+        cos, sin, one = angle.cos(), angle.sin(), torch.ones((), dtype=x.dtype, device=x.device)
         for k in range(self.size):
             yield 2**k * self.frequencies, cos, sin
-            cos, sin = 2 * cos * cos - 1, 2 * sin * cos
+            cos, sin = torch.addcmul(-one, cos, cos, value=2), torch.addcmul(0 * one, sin, cos, value=2)
 
     def _squares(self, datasets: ScoredPoints) -> Tensor:
         score = _with_ones(datasets.score).mT

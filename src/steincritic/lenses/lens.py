@@ -129,14 +129,20 @@ class Scale:
 
 def leave_one_out(entries: Tensor) -> Seen:
     """Each of r datasets as the others see it: what a further dataset of the model would look like."""
-    r = len(entries)
-    centered = entries - entries.mean(0)
+    mean, sd, skew = _of_others(entries)
+    return _seen(entries - mean, sd, skew)
+
+
+def _of_others(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean, standard deviation and skewness of all rows but one, for each row."""
+    r, center = len(values), values.mean(0)
+    centered = values - center
     first, second, third = (centered.pow(k) for k in (1, 2, 3))
-    mean = -first / (r - 1)  # of the others
+    mean = -first / (r - 1)
     square, cube = ((p.sum(0) - p) / (r - 1) for p in (second, third))
-    variance = (square - mean**2).clamp(min=0) * ((r - 1) / max(r - 2, 1))
+    variance = (square - mean**2).clamp(min=0)
     skew = (cube - 3 * mean * square + 2 * mean**3) / variance.clamp(min=1e-300) ** 1.5
-    return _seen(centered - mean, variance.sqrt(), skew)
+    return center + mean, (variance * ((r - 1) / max(r - 2, 1))).sqrt(), skew
 
 
 def _spread(centered: Tensor) -> tuple[Tensor, Tensor]:
@@ -159,29 +165,38 @@ class Tail:
     """-log p of a number, from what it was on reference sets; smooth beyond the largest of them.
 
     A Pearson III law with their mean, standard deviation and skewness. Any monotone map that was fixed
-    beforehand keeps a test exact.
+    beforehand keeps a test exact, and so does one that treats data and null sets alike.
     """
 
-    mean: float
-    sd: float
-    skew: float
+    mean: Tensor
+    sd: Tensor
+    skew: Tensor
 
     @classmethod
     def of(cls, values: Tensor) -> "Tail":
         values = values.to(torch.float64)
-        sd, skew = _spread(values - values.mean())
-        skew = (len(values) * skew + _PRIOR) / (len(values) + _PRIOR)  # few sets say little about it
-        return cls(float(values.mean()), float(sd), min(max(float(skew), _TAIL[0]), _TAIL[1]))
+        mean = values.mean(0)
+        return cls._by(mean, *_spread(values - mean), count=len(values))
+
+    @classmethod
+    def of_others(cls, values: Tensor) -> "Tail":
+        """For each of (r,) values, by all the others."""
+        return cls._by(*_of_others(values.to(torch.float64)), count=len(values) - 1)
+
+    @classmethod
+    def _by(cls, mean: Tensor, sd: Tensor, skew: Tensor, *, count: int) -> "Tail":
+        believed = (count * skew + _PRIOR) / (count + _PRIOR)  # few sets say little about it
+        return cls(mean, sd, believed.clamp(*_TAIL))
 
     def evidence(self, values: Tensor) -> Tensor:
-        if not self.sd > 0:
-            return torch.zeros_like(values, dtype=torch.float64)
-        shape = torch.tensor(4 / self.skew**2, dtype=torch.float64, device=values.device)
-        x = (shape + (values.to(torch.float64) - self.mean) / self.sd * shape.sqrt()).clamp(min=0)
+        mean, sd, skew = (t.to(values.device) for t in (self.mean, self.sd, self.skew))
+        shape = 4 / skew.square()
+        x = (shape + (values.to(torch.float64) - mean) / sd.clamp(min=1e-300) * shape.sqrt()).clamp(min=0)
         upper = torch.special.gammaincc(shape.expand_as(x), x)
         far = x - (shape - 1) * x.clamp(min=1e-300).log() + torch.lgamma(shape)  # leading term
         far = far - torch.log(x / (x - shape + 1).clamp(min=1e-3))
-        return torch.where(upper > math.exp(-_BEYOND), -upper.clamp(min=1e-300).log(), far)
+        found = torch.where(upper > math.exp(-_BEYOND), -upper.clamp(min=1e-300).log(), far)
+        return torch.where(sd > 0, found, 0.0)
 
 
 def normal_evidence(size: Tensor) -> Tensor:
@@ -204,6 +219,30 @@ def pair_columns(dim: int) -> tuple[tuple[int, ...], ...]:
 
 def single_columns(dim: int) -> tuple[tuple[int, ...], ...]:
     return tuple((j,) for j in range(dim))
+
+
+def directions(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """(..., d, d) standardized second moments x_j s_k + [j = k] to how wide the data are, in the direction in
+    which they are widest beside the model, and how narrow in the narrowest.
+
+    The ends of the spectrum, made of products alone: the mean of the eigenvalues l weighted by (1 ± l/r)^64
+    with r at least the largest of them. Entries of the diagonal vary twice as much as the others for a normal
+    model, and do so again.
+    """
+    both = (matrix + matrix.mT) / 2
+    both = both + (math.sqrt(2) - 1) * torch.diag_embed(both.diagonal(dim1=-2, dim2=-1))
+    fourth = (both @ both).square().sum((-1, -2), keepdim=True) ** 0.25  # of the sum of fourth powers
+    unit = both / fourth.clamp(min=1e-30)
+    one = torch.eye(both.shape[-1], dtype=both.dtype, device=both.device)
+    return _end(-unit, one) * fourth[..., 0, 0], _end(unit, one) * fourth[..., 0, 0]
+
+
+def _end(unit: Tensor, one: Tensor) -> Tensor:
+    power = (one + unit) / 2
+    for _ in range(5):
+        power = power @ power
+    weights = power.square().sum((-1, -2)).clamp(min=1e-30)
+    return ((power @ unit) * power).sum((-1, -2)) / weights
 
 
 def clipped(x: Tensor, clip: float | None) -> tuple[Tensor, Tensor]:

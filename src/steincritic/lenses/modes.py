@@ -23,6 +23,7 @@ from steincritic.lenses.lens import (
     Entries,
     Seen,
     clipped,
+    directions,
     normal_evidence,
     pair_columns,
     pairs_of,
@@ -111,9 +112,13 @@ class PreparedModes:
         }
         if self.paired and self.dim > 1:
             pairs = pairs_of(second.unflatten(-1, (self.dim, self.dim))).flatten(-2)
+            plain = seen.plain[..., 2 * self.dim :].unflatten(-1, (2, self.dim, self.dim))
+            wide, narrow = (each.amax(-1) for each in directions(plain))
             out |= {
                 "pair within a mode": normal_evidence(pairs.abs().amax(-1)),
                 "second within modes": second.square().sum((-1, -2)),
+                "wide direction within a mode": wide,
+                "narrow direction within a mode": narrow,
             }
         return out
 

@@ -5,7 +5,7 @@ With x standardized, each field has Stein values of mean zero under the model:
 | field | Stein value | wrong |
 |---|---|---|
 | e_j | s_j | mean |
-| x_j e_k | x_j s_k + [j = k] | spread, overall scale, pairs, a common factor |
+| x_j e_k | x_j s_k + [j = k] | spread, overall scale, pairs, a wide or narrow direction |
 | (x_j^2 - 1) e_j | (x_j^2 - 1) s_j + 2 x_j | skewness |
 | (x_j^3 - 3 x_j) e_j | (x_j^3 - 3 x_j) s_j + 3 x_j^2 - 3 | tails of one coordinate |
 | x (|x|^2 - d - 2) | (x.s + d + 2)|x|^2 - (d + 2)(x.s + d) | tails in all directions |
@@ -26,6 +26,7 @@ from steincritic.lenses.lens import (
     Entries,
     Seen,
     clipped,
+    directions,
     normal_evidence,
     pair_columns,
     pairs_of,
@@ -34,6 +35,7 @@ from steincritic.lenses.lens import (
 )
 
 _ALIKE = ("shift, all alike", "skewness, all alike", "tails, all alike", "scale", "radial tails")
+DIRECTIONS = ("wide direction", "narrow direction")
 MOST_PAIRED = 200  # coordinates up to which all pairs are looked at
 
 
@@ -131,11 +133,12 @@ class PreparedMoments:
 
     def _of_pairs(self, plain: Tensor, fair: Tensor) -> dict[str, Tensor]:
         plain, fair = (t.unflatten(-1, (self.dim, self.dim)) for t in (plain, fair))
-        both = (plain + plain.mT) / 2
+        wide, narrow = directions(plain)
         return {
             "pair": normal_evidence(pairs_of(fair).abs().amax(-1)),
             "second, many": fair.square().sum((-1, -2)),
-            "factor": _largest_eigenvalue(both),
+            "wide direction": wide,
+            "narrow direction": narrow,
         }
 
     def by_entry(self, seen: Seen) -> dict[str, Entries]:
@@ -157,19 +160,19 @@ class PreparedMoments:
         if self.paired:
             pairs = pairs_of(fair["second"].unflatten(-1, (self.dim, self.dim)))
             out["pair"] = Entries(pairs, pair_columns(self.dim), normal_evidence)
-            out["factor"] = self._factor(plain["second"])
+            out |= {number: self._direction(plain["second"], number) for number in DIRECTIONS}
         return out
 
-    def _factor(self, second: Tensor) -> Entries:
-        rest, loading = self._pairs_alone(second), self.loadings(second).abs()
+    def _direction(self, second: Tensor, number: str) -> Entries:
+        rest, loading = self._pairs_alone(second), self.loadings(second, number).abs()
         rest[loading.argmax()] = rest[:, loading.argmax()] = 0
         columns = (loading >= loading.max() / 2).nonzero()[:, 0].tolist()
-        return Entries.one(_largest_eigenvalue(rest), columns)
+        return Entries.one(directions(rest)[DIRECTIONS.index(number)], columns)
 
-    def loadings(self, second: Tensor) -> Tensor:
+    def loadings(self, second: Tensor, number: str) -> Tensor:
         """(d,) of the direction in which pairs of columns are most off."""
-        values, vectors = torch.linalg.eigh(self._pairs_alone(second))
-        vector: Tensor = vectors[:, values.abs().argmax()]
+        vectors = torch.linalg.eigh(self._pairs_alone(second)).eigenvectors
+        vector: Tensor = vectors[:, 0 if number == DIRECTIONS[0] else -1]
         return vector * vector[vector.abs().argmax()].sign()
 
     def _pairs_alone(self, second: Tensor) -> Tensor:
@@ -177,13 +180,3 @@ class PreparedMoments:
         matrix: Tensor = second.unflatten(-1, (self.dim, self.dim))
         both: Tensor = (matrix + matrix.mT) / 2
         return both.fill_diagonal_(0)
-
-
-def _largest_eigenvalue(matrix: Tensor) -> Tensor:
-    """In size; (trace of the 16th power)^(1/16), within d^(1/16) of it and made of products alone."""
-    size = matrix.abs().amax((-1, -2), keepdim=True).clamp(min=1e-30)
-    power = matrix / size
-    for _ in range(3):
-        power = power @ power
-    root: Tensor = power.square().sum((-1, -2)) ** (1 / 16) * size[..., 0, 0]
-    return root

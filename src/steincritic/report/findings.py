@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _SIZE = (3.4, 2.5)  # inches
 _ELLIPSE = 2.0  # standard deviations
 _QUANTILES = 400  # points of a QQ plot
-_BARS = 12  # columns of a factor
+_BARS = 12  # columns of a direction
 _RANGE = 0.002  # share of the points that a histogram leaves out on either side
 
 
@@ -151,7 +151,8 @@ _DRAWN: dict[str, _Draw] = {
     "pair": _scatter,
     "extreme together": _scatter,
     "bend": _bend,
-    "factor": _loadings,
+    "wide direction": _loadings,
+    "narrow direction": _loadings,
     "cell": _map,
 }
 

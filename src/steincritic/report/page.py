@@ -105,7 +105,7 @@ def _verdict(diagnosis: CheckResult) -> str:
     if not test.rejected:
         return f"No evidence against the model in these {n} points (p = {test.pvalue:.2g})."
     most = f" The first place to look: {_first_place(diagnosis)}." if _first_place(diagnosis) else ""
-    return f"The model does not fit these {n} points (p = {test.pvalue:.2g}).{most}"
+    return f"The model does not fit these {n} points ({test.pvalue_words}).{most}"
 
 
 def _first_place(diagnosis: CheckResult) -> str:

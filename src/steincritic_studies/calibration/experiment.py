@@ -12,6 +12,7 @@ from steincritic.data.frame import Frame
 from steincritic.data.points import ScoredPoints, fold_sets, sample_points
 from steincritic.data.problems import problem
 from steincritic.gof.aggregated import KsdAgg
+from steincritic.gof.combined import Combined
 from steincritic.gof.crossfit import CrossFit
 from steincritic.gof.fssd import Fssd
 from steincritic.gof.kernel import Ksd
@@ -32,6 +33,7 @@ LEVELS = (0.01, 0.05, 0.10)
 SIZES = {"gm-2d": 75, "gm-10d": 200, "skewed-1d": 20}
 CONTROLS = ("naive cross-fit", "pool of 3n, not centred")  # seeds come from these names
 METHODS = (
+    "combined",
     "crossfit",
     "split, fresh",
     "split, permutation",
@@ -53,7 +55,7 @@ _SPLIT: dict[Literal["fresh", "permutation", "pooled", "bootstrap-t", "z"], bool
     "z": False,
 }
 _TOGETHER = 500
-_POOLS = 10  # of null runs, each with its share of the tests of a cross-fit row and as many null runs
+_POOLS = 10  # of null runs, each with its share of the tests of a row and as many null runs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +74,7 @@ class Calibration:
     problems: tuple[str, ...] = tuple(SIZES)
     methods: tuple[str, ...] = (*METHODS, *CONTROLS)
     runs: int = 2000
-    crossfit_runs: int = 10_000  # the default test
+    crossfit_runs: int = 10_000
     tiny: bool = False
 
 
@@ -106,8 +108,8 @@ def run_calibration_job(job: CalibrationJob) -> dict[str, Any]:
         exact = False
     else:
         test, exact = tests_by_name(tiny=job.tiny)[job.method]
-        if isinstance(test, CrossFit):
-            trials = _crossfit_trials(test, model, n, job.runs, seed=seed)
+        if isinstance(test, CrossFit | Combined):
+            trials = _pooled_trials(test, model, n, job.runs, seed=seed)
         else:
             trials = calibrate(model, n, test, runs=job.runs, seed=seed)
     return {
@@ -125,7 +127,9 @@ def run_calibration_job(job: CalibrationJob) -> dict[str, Any]:
     }
 
 
-def _crossfit_trials(test: CrossFit, model: GaussianMixture, n: int, runs: int, *, seed: int) -> Trials:
+def _pooled_trials(
+    test: CrossFit | Combined, model: GaussianMixture, n: int, runs: int, *, seed: int
+) -> Trials:
     """Tests of datasets that share their null runs in parts only, so that no one pool decides."""
     each = max(1, runs // _POOLS)
     parts = []
@@ -155,6 +159,12 @@ def tests_by_name(*, tiny: bool) -> dict[str, tuple[GofTest, bool]]:
     training, draws, steps = (Training(epochs=6), 19, 5) if tiny else (Training(), 199, 50)
     crossfit = CrossFit(draws=draws, cache=False)
     return {
+        "combined": (
+            Combined(draws=19, reference=20, critics=None)
+            if tiny
+            else Combined(cache=False, stop_early=False),
+            True,
+        ),
         "crossfit": (replace(crossfit, training=training, look=1) if tiny else crossfit, True),
         **{
             f"split, {threshold}": (Split(draws=draws, threshold=threshold, training=training), exact)
@@ -236,7 +246,7 @@ STUDY = Study(
     full=Calibration(),
     tiny=Calibration(
         problems=("skewed-1d",),
-        methods=("crossfit", "split, fresh", "KSD, wild", *CONTROLS),
+        methods=("combined", "crossfit", "split, fresh", "KSD, wild", *CONTROLS),
         runs=8,
         crossfit_runs=8,
         tiny=True,

@@ -34,8 +34,8 @@ def calibration_table(record: Record) -> str:
         record,
         markdown(header, rows),
         "Rejections among null datasets, critics trained anew in each; in brackets the one-sided 99.9 % "
-        "bound on the rate of an exact test. The tests of a cross-fit row choose their null runs from ten "
-        "pools of as many, so the pools' own error is in its bound. Rates above the bound are bold. "
+        "bound on the rate of an exact test. The tests of a combined or cross-fit row choose their null runs "
+        "from ten pools of as many, so the pools' own error is in its bound. Rates above the bound are bold. "
         f"Uniformity is a Kolmogorov-Smirnov test of the p-values. {devices(record)}",
     )
 

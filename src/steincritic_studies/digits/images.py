@@ -16,6 +16,7 @@ from steincritic.critics.mlp import MLP
 from steincritic.diagnosis.check import CheckResult, check
 from steincritic.files import read_tensors
 from steincritic.gof.choose import gof_test
+from steincritic.gof.combined import Combined
 from steincritic.gof.crossfit import CrossFit
 from steincritic.gof.power import trials_of
 from steincritic.gof.split import Split
@@ -177,7 +178,7 @@ def _rate(cell: ImageCell, data: str, model: RescaledModel, sets: Tensor) -> dic
 
 def _test(cell: ImageCell) -> GofTest:
     test = tests_by_name(tiny=cell.tiny)[cell.method]
-    if isinstance(test, CrossFit):  # digits and own draws share their null runs
+    if isinstance(test, CrossFit | Combined):  # digits and own draws share their null runs
         pool = max(cell.null_runs, test.draws or 0)
         return replace(test, cache=Path(cell.weights).parent / "null runs", null_pool=pool)
     return replace(test, pool=cell.pool) if isinstance(test, Split) else test
@@ -234,6 +235,7 @@ def _pixel_ratios(diagnosis: CheckResult) -> list[float]:
 
 _SMALL = ImageModels(
     digits="small",
+    methods=("combined", "crossfit", "split", "aggregated KSD", MEDIAN),
     flow=FlowFit(hidden=(128, 128), steps=1500, batch_size=128),
     machine=MachineFit(hidden=32, learning=replace(FOR_DIGITS, critic=MLP(hidden=(128, 128)))),
     counts=(50, 100, 200),

@@ -12,11 +12,10 @@ from torch import Tensor
 
 from steincritic.diagnosis.check import CheckResult, check
 from steincritic.gof.choose import gof_test
-from steincritic.gof.crossfit import CrossFit
+from steincritic.gof.combined import Combined
 from steincritic.gof.power import Rate
 from steincritic.models.mixture import GaussianMixture
 from steincritic.rng import derive, generator
-from steincritic.training.fit import Training
 from steincritic_studies.faults.figures import draw_faults, faults_table
 from steincritic_studies.study import Context, Outcome, Study
 from steincritic_studies.sweep import run_sweep
@@ -92,8 +91,8 @@ def _one(job: FaultJob, number: int) -> dict[str, Any]:
     seed = derive(job.seed, job.kind, number)
     model = GaussianMixture(torch.zeros(1, _DIMS[job.kind]))
     x = _PLANTED[job.kind](model, job.n, seed)
-    tiny = CrossFit(draws=19, training=Training(epochs=6), look=1, cache=False)
-    test = gof_test(model, x, tiny if job.tiny else CrossFit(), seed=seed)
+    tiny = Combined(draws=19, reference=20, critics=None, cache=False)
+    test = gof_test(model, x, tiny if job.tiny else Combined(), seed=seed)
     diagnosis = check(model, x, fdr=FDR, seed=seed, test=test)
     return {"rejected": test.rejected} | _MEASURED[job.kind](diagnosis)
 

@@ -39,7 +39,7 @@ def faults_table(record: Record) -> str:
         record,
         markdown(["planted fault", "n", "measured"], rows),
         "Shares with their Wilson 95 % interval, means with their standard error. The gate of every list is "
-        "the cross-fit test at level 0.05.",
+        "the combined test at level 0.05.",
     )
 
 

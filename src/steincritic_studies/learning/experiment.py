@@ -25,7 +25,7 @@ from steincritic_studies.sweep import run_sweep
 LEVEL = 0.05
 ENERGY = EnergyMLP(hidden=(64, 64))
 LEARNING = replace(FOR_PERCEPTRONS, critic=MLP(hidden=(64, 64)))
-_TEST = CrossFit(cache=False)  # the default; every model is tested once
+_TEST = CrossFit(cache=False)  # every model is tested once
 _TINY_TEST = CrossFit(draws=19, training=Training(epochs=6), network=MLP(hidden=(8,)), look=1, cache=False)
 _FRESH = 5_000  # points on which divergences are measured
 _PIXELS = 80  # per side of the pictures of densities

@@ -11,7 +11,7 @@ from steincritic_studies.power.timings import timings
 from steincritic_studies.study import Context, Outcome, Study
 from steincritic_studies.sweep import run_sweep
 
-NEURAL = ("crossfit", "split")
+NEURAL = ("combined", "crossfit", "split")
 KERNEL = (MEDIAN, SELECTED, "aggregated KSD", "FSSD")
 CEILINGS = ("optimal critic", "likelihood ratio")
 
@@ -133,7 +133,7 @@ _RBM_PUBLISHED = {
 _RBM = PowerCurves(
     problem="rbm",
     axis="sigma",
-    methods=("crossfit", "aggregated KSD", "KSD, IMQ median", MEDIAN),
+    methods=("combined", "crossfit", "aggregated KSD", "KSD, IMQ median", MEDIAN),
     sizes=(1000,),
     sigmas=(0.0, 0.01, 0.02, 0.03, 0.04),
     published=_RBM_PUBLISHED,

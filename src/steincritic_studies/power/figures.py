@@ -27,7 +27,7 @@ def power_table(record: Record) -> str:
         record,
         *parts,
         f"Rejection rate at level 0.05 with its Wilson 95 % interval; {datasets} datasets per cell, "
-        "the same for all methods. The cross-fit test has one configuration throughout, its default.",
+        "the same for all methods. Combined is the default test; every test has one configuration.",
     )
 
 

@@ -9,6 +9,7 @@ import torch
 
 from steincritic.data.problems import Problem, problem
 from steincritic.gof.aggregated import KsdAgg
+from steincritic.gof.combined import Combined
 from steincritic.gof.crossfit import CrossFit
 from steincritic.gof.fssd import Fssd
 from steincritic.gof.kernel import Ksd
@@ -114,7 +115,7 @@ def _perturbed_draws(
 
 def _rate(job: PowerJob, model: Model, x: torch.Tensor) -> Rate:
     test = tests_by_name(tiny=job.tiny)[job.method]
-    if isinstance(test, CrossFit):
+    if isinstance(test, CrossFit | Combined):
         test = replace(test, null_pool=max(job.null_pool, test.draws or 0))
     return trials_of(model, x, test, seed=derive(job.seed, "trials", job.n)).rate()
 
@@ -125,6 +126,7 @@ def tests_by_name(*, tiny: bool) -> dict[str, GofTest]:
     draws = 19 if tiny else _DRAWS
     split = Split(draws=draws, threshold="permutation", training=training)
     return {
+        "combined": Combined(draws=19, reference=20, critics=None) if tiny else Combined(),
         "crossfit": CrossFit(draws=19, training=training, look=2) if tiny else CrossFit(draws=199),
         "split": split,
         MEDIAN: Ksd(draws=draws),

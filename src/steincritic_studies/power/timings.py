@@ -10,7 +10,9 @@ from torch import Tensor
 from steincritic.data.points import ScoredPoints
 from steincritic.data.problems import problem
 from steincritic.gof.choose import gof_test
+from steincritic.gof.combined import Combined
 from steincritic.gof.crossfit import CrossFit
+from steincritic.gof.test import GofTest
 from steincritic.gof.thresholds import THRESHOLDS, ModelWitness, Request
 from steincritic.rng import derive, generator
 from steincritic.stein.kernels import median_distance
@@ -33,7 +35,8 @@ def timings(name: str, sizes: Sequence[int], context: Context) -> list[dict[str,
         points = ScoredPoints(x, pair.model.score(x))
         for method, parts in (
             ("split", _split(points, pair.model)),
-            ("crossfit", _crossfit(points, pair.model)),
+            ("combined", _whole(points, pair.model, Combined(cache=False))),
+            ("crossfit", _whole(points, pair.model, CrossFit(cache=False))),
             ("KSD, matrix products", _kernel(points)),
             ("KSD, loop over dimensions", _loop(points) if n <= _LOOP_LIMIT else None),
         ):
@@ -61,8 +64,8 @@ def _split(points: ScoredPoints, model: Any) -> dict[str, float]:
     return {"training": training, "statistic": statistic, "bootstrap": bootstrap}
 
 
-def _crossfit(points: ScoredPoints, model: Any) -> dict[str, float]:
-    total, _ = _clock(lambda: gof_test(model, points, test=CrossFit(cache=False)))
+def _whole(points: ScoredPoints, model: Any, test: GofTest) -> dict[str, float]:
+    total, _ = _clock(lambda: gof_test(model, points, test))
     return {"training": total, "statistic": 0.0, "bootstrap": 0.0}
 
 

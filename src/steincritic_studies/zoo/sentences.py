@@ -104,7 +104,7 @@ class Sentences:
     runs: int = 100
     together: int = 20  # runs that share null sets
     sets: int = 999
-    reference: int = 500
+    reference: int = 400
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,8 +144,7 @@ def run_job(job: SentenceJob) -> dict[str, Any]:
     seeds = [derive(job.seed, "sentences", job.fault, k) for k in range(job.start, job.stop)]
     sets = [_dataset(fault, seed) for seed in seeds]
     null_seed = derive(job.seed, "null sets", job.fault, job.start)
-    reference = (job.reference, job.reference)
-    lenses = Combined(critics=None, draws=job.sets, reference=reference, null_seed=null_seed, cache=False)
+    lenses = Combined(critics=None, draws=job.sets, reference=job.reference, null_seed=null_seed, cache=False)
     results = lenses.run(fault.model, ScoredPoints.stack(sets), level=_LEVEL, seeds=seeds)
     names = [f"x{j + 1}" for j in range(fault.model.dim)]
     runs = []
