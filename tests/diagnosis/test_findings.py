@@ -10,6 +10,7 @@ import torch
 import steincritic as sc
 from steincritic.data.points import ScoredPoints, scored
 from steincritic.diagnosis import estimates, words
+from steincritic.diagnosis.check import check
 from steincritic.diagnosis.findings import fallback, find
 from steincritic.gof.combined import Combined
 from steincritic.gof.result import Reading
@@ -202,6 +203,13 @@ def test_what_the_data_do_not_show_is_said_in_other_words():
     wide = replace(result.examined, draws=points)  # draws that are like the data: nothing to see beside them
     first = find(wide, points, NAMES, level=0.05)[0]
     assert first.sentence == "weight: its spread does not fit where the model's density is steep"
+
+
+def test_without_draws_and_with_columns_that_go_together_there_is_no_size():
+    model = GaussianMixture([[0.0, 0.0]], torch.tensor([[[1.0, 0.99], [0.99, 1.0]]]))
+    x = model.sample(400, seed=1) + torch.tensor([0.5, 0.0])
+    found = check((model.score, None), x)
+    assert found.rejected and found.seen and all(one.estimate is None for one in found.seen)
 
 
 @pytest.mark.parametrize("kind", ["shift", "spread", "pair", "tails"])

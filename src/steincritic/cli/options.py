@@ -4,6 +4,7 @@ A command inherits the options it has. Fields come in the order of the bases, th
 of every class refuses what can be seen to be wrong without torch, which only the functions import.
 """
 
+import sys
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -143,8 +144,18 @@ class TestOptions(OnDevice, Seeded):
         from steincritic.gof.choose import choose_test, gof_test
 
         chosen, reason = choose_test(self.test, model, len(points))
-        result = gof_test(model, points, self._set(chosen), self.level, self.seed, self.device)
+        test = self._set(chosen)
+        if (self.draws, self.precision) != (None, None):
+            self._say_how_long(test, model, points)
+        result = gof_test(model, points, test, self.level, self.seed, self.device)
         return replace(result, notes=(f"Test {chosen.name}: {reason}.", *result.notes)) if reason else result
+
+    def _say_how_long(self, test: "GofTest", model: "base.Model", points: "ScoredPoints") -> None:
+        from steincritic.gof.combined import Combined
+        from steincritic.models.base import SamplingModel
+
+        if isinstance(test, Combined) and isinstance(model, SamplingModel):
+            print(f"steincritic: {test.forecast(model, points, level=self.level)}", file=sys.stderr)
 
     def for_each(self) -> "GofTest | Literal['none'] | None":
         """The same for functions that test several models themselves."""

@@ -126,7 +126,9 @@ def _tell(entry: Entry, examined: Examined, data: ScoredPoints, names: Sequence[
     kind, columns, place = entry.kind, entry.columns, torch.zeros(0)
     draws: ScoredPoints | None = examined.draws
     said: words.Told | None
-    if draws is None:
+    if draws is None and examined.bench.bench.setting.whitening is not None:
+        said = None  # a mean or a spread of one column shows in the Stein values of others
+    elif draws is None:
         said = words.near_normal(kind, [names[j] for j in columns], entry.raw, entry.sd)
     else:
         x, y = (points.x.to("cpu", torch.float64) for points in (data, draws))

@@ -177,23 +177,28 @@ def only_seen(kind: str, names: Sequence[str]) -> str:
 
 
 def near_normal(kind: str, names: Sequence[str], raw: float, sd: float) -> Told | None:
-    """From a Stein value alone, read as that of a nearly normal model, for models without draws."""
+    """From a Stein value alone, read as that of a nearly normal model, for models without draws.
+
+    None where it is too large to be read so: the model is narrow there, or far from normal.
+    """
     e = Estimate.around(-raw, sd, 0.0)
+    if abs(e.value) > _READABLE.get(kind, 0.0):
+        return None
     if kind == "spread":
         value, low, high = (math.sqrt(max(0.0, 1 + v)) for v in (e.value, e.low, e.high))
         e = Estimate(value, low, high, 1.0, e.gap)
         return e, f"{names[0]} spreads about {_two(e)[0]} times as much as the model says ({_two(e)[1]})"
     if kind == "shift":
         return e, f"{names[0]} is shifted by about {_two(e)[0]} standard deviations ({_two(e)[1]})"
-    sides = f"{'more' if e.above else 'less'} than the model says"
-    size = f"about {_number(abs(e.value))} {sides}"
+    size = f"about {_number(abs(e.value))} {'more' if e.above else 'less'} than the model says"
     if kind == "pair":
         return e, f"{names[0]} and {names[1]}: correlation {size}"
     if kind == "skewness":
         return e, f"{names[0]}: skewness {size}"
-    if kind == "tails":
-        return e, f"{names[0]} has {_weight(e)} tails than the model: kurtosis {size}"
-    return None
+    return e, f"{names[0]} has {_weight(e)} tails than the model: kurtosis {size}"
+
+
+_READABLE = {"shift": 3.0, "spread": 3.0, "pair": 1.0, "skewness": 3.0, "tails": 10.0}
 
 
 def together(lens: str, number: str) -> str:

@@ -166,6 +166,7 @@ class Examined:
     entries: Tensor  # (k,) of the dataset
     null: Tensor  # (b, m) evidence of null sets
     draws: ScoredPoints | None  # of the model, in the coordinates of the data, where it has any
+    plain: Tensor | None = None  # (2, k): entries and their standard errors, where `entries` are studentized
 
 
 def label_of(lens: Lens) -> str:

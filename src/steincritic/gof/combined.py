@@ -10,14 +10,17 @@
 P(p <= t) <= P(p1 <= min(t, level/10)) + P(p2 <= t - level/10) <= t under the model, so the level holds for
 any n, whatever the lenses are.
 
-A step looks at its rank now and then and stops once the p-value so far is c or more, with a fixed c well
-above its level. What it then gives is still a p-value: for t < c, p <= t needs the rank among all null sets,
-and for t >= c it needs a rank of at most t at the first look. Quick lenses are calibrated by other null sets,
-reference sets. Critics are not, as training is dear: each dataset, the data or a null set, is seen in the
-light of all the others.
+A step looks at its rank now and then and stops at look k once the p-value so far is c_k or more: far above
+its level, or so high that the rest can hardly bring it down. What it then gives is still a p-value, as the
+c_k never grow: for c_k <= t < c_(k-1), p <= t needs a rank of at most t at look k, and for t below all of
+them the rank among all null sets. Besag and Clifford (1991) stop for the same reason.
+
+Quick lenses are calibrated by other null sets, reference sets. Critics are not, as training is dear: each
+dataset, the data or a null set, is seen in the light of all the others.
 """
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -61,7 +64,8 @@ PLENTIFUL = 5_000  # points from which on one critic, trained on half of them, i
 _DRAWS = 4000  # of the model, for its scale, its cells and its distances
 _REJECTING = {"cpu": 3, "cuda": 9}  # sets, the data among them, that may reach a value that is rejected
 _STOP = (0.1, 5.0)  # p-value from which on a step stops early: at least, and in shares of the level
-_LOOKED = {"cpu": 20, "cuda": 100}  # null sets of critics between two looks
+_BEYOND = 2  # null sets above those that may reach a rejected value, as critics are seen anew at each look
+_LOOKED = {"cpu": 10, "cuda": 100}  # null sets of critics between two looks
 _QUICK_LOOKED = 100
 _QUICK_PIECE, _PIECE = 20, 4  # null sets that a thread takes at a time
 _TOGETHER = {"cpu": 2**20, "cuda": 2**26}  # coordinates that go through quick lenses together
@@ -166,6 +170,38 @@ class Combined:
         run = _Run(self, model, datasets, level, tuple(seeds))
         return [run.result(t) for t in range(len(seeds))]
 
+    def forecast(self, model: SamplingModel, points: ScoredPoints, *, level: float = 0.05) -> "Forecast":
+        """How long a test of these points takes at most, by trying a few null sets: some seconds."""
+        run = _Run(replace(self, cache=False), model, points.alone(), level, (0,))
+        return Forecast(
+            sets=run.plan.sets,
+            draws=run.plan.draws,
+            quick=run.seconds_of_lenses(),
+            critics=run.seconds_of_critics(),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """What a test takes at most; it stops early where it can and uses null sets of earlier calls again."""
+
+    sets: int
+    draws: int
+    quick: float  # seconds
+    critics: float  # further ones if critics are trained
+
+    def __str__(self) -> str:
+        text = f"{self.sets:,} null sets for the quick lenses, about {_duration(self.quick)} at most"
+        if self.critics:
+            text += f"; {self.draws:,} with critics if these do not decide, {_duration(self.critics)} at most"
+        return text
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Plan:
@@ -220,7 +256,7 @@ class _Quick:
 
 @dataclass(frozen=True, eq=False)
 class _Trained:
-    """Critics, and their entries of null sets."""
+    """Critics, which need no calibration, and their entries of null sets."""
 
     bench: Bench
     runs: NullRuns
@@ -300,6 +336,17 @@ class _Run:
             address=config.address,
         )
 
+    def seconds_of_lenses(self) -> float:
+        """Of all their reference and null sets."""
+        bench = self._bench(self.config.lenses)
+        runs = self._runs(bench.entries, "trial", {"lenses": ()}, self._together, _QUICK_PIECE)
+        return (self.plan.sets + self.plan.reference) * _seconds_each(runs, 2 * _QUICK_PIECE)
+
+    def seconds_of_critics(self) -> float:
+        if self.config.critics is None or self.plan.split:
+            return 0.0
+        return self.plan.draws * _seconds_each(self.trained.runs, _PIECE)
+
     @cached_property
     def seen(self) -> Tensor:
         """(r, k): the entries of quick lenses."""
@@ -327,7 +374,7 @@ class _Run:
             for count in self._looks(self.plan.sets, _QUICK_LOOKED):
                 null = self.quick.runs.rows(0, int(order[:count].max()) + 1)[order[:count]]
                 found = Ranked(row, null, columns, weights)
-                if self._clear(found, share):
+                if self._clear(found, share, self.plan.sets):
                     break
             return found
 
@@ -343,10 +390,12 @@ class _Run:
     def _looks(self, total: int, each: int) -> list[int]:
         return [*range(each, total, each), total] if self.config.stop_early else [total]
 
-    def _clear(self, ranked: "Ranked", share: float) -> bool:
+    def _clear(self, ranked: "Ranked", share: float, total: int) -> bool:
         """That the data will not be rejected."""
         least, shares = _STOP
-        return self.config.stop_early and ranked.pvalue >= max(least, shares * share)
+        allowed = int(share * (total + 1) + 1e-9) - 1  # null sets that may reach a rejected value
+        enough = min(max(least, shares * share), (1 + allowed + _BEYOND) / (1 + len(ranked.null)))
+        return self.config.stop_early and ranked.pvalue >= enough
 
     @cached_property
     def still_open(self) -> list[int]:
@@ -378,7 +427,7 @@ class _Run:
             rows = torch.cat([torch.cat([self.evidence[t][None], quick]), evidence], -1)
             columns = (*self.quick.bench.columns, *own)
             found = Ranked(rows[0], rows[1:], columns, loudness(columns))
-            if self._clear(found, self.level - self.plan.spent):
+            if self._clear(found, self.level - self.plan.spent, self.plan.draws):
                 break
         return found
 
@@ -445,6 +494,13 @@ class _Run:
         if reused := self.quick.runs.reused:
             notes.append(f"{reused} null sets came from the cache.")
         return tuple(notes)
+
+
+def _seconds_each(runs: NullRuns, count: int) -> float:
+    runs.rows(0, 1)  # the first one pays for the start
+    start = time.perf_counter()
+    runs.rows(1, count)
+    return (time.perf_counter() - start) / count
 
 
 def loudness(columns: Sequence[Column]) -> Tensor:

@@ -173,19 +173,21 @@ class Look:
     def _seen(self) -> tuple[Tensor, Examined]:
         """(m,) evidence of the data, and what sentences are made of."""
         reference = self.plan.reference
-        rows, scales, entries, tails = [], [], [], []
+        rows, scales, entries, tails, plain = [], [], [], [], []
         for view in self.views:
             measured = view.under(self.signs, reference)
             tail = {name: Tail.of(values[1 : 1 + reference]) for name, values in measured.numbers.items()}
             rows += [tail[name].evidence(values) for name, values in measured.numbers.items()]
             scales.append(measured.scale)
             entries.append(measured.entries)
+            plain.append(measured.plain)
             tails.append(tail)
         lenses, prepared = zip(*((view.lens, view.prepared) for view in self.views), strict=True)
         scale = Scale(*(torch.cat([getattr(s, part) for s in scales]) for part in ("mean", "sd", "skew")))
         bench = CalibratedBench(Bench(self.halves.whole, lenses, prepared), scale, tuple(tails))
         evidence = torch.stack(rows, -1).cpu()
-        return evidence[0], Examined(bench, torch.cat(entries).cpu(), evidence[1 + reference :], None)
+        null, seen = evidence[1 + reference :], torch.cat(entries).cpu()
+        return evidence[0], Examined(bench, seen, null, None, torch.cat(plain, -1).cpu())
 
     @cached_property
     def ranked(self) -> Ranked:
@@ -320,7 +322,8 @@ class View:
         entries = self.prepared.signed(ScoredPoints.cat(self.halves), signs)
         entries = checked_entries(entries, self.lens, (len(signs), self.prepared.size)).to(torch.float64)
         scale = Scale.of(entries[1 : 1 + reference])
-        return Measured(scale, entries[0], dict(self.prepared.numbers(scale.see(entries))))
+        plain = torch.stack([entries[0], scale.sd])
+        return Measured(scale, entries[0], dict(self.prepared.numbers(scale.see(entries))), plain)
 
     def _means(self, signs: Tensor) -> "Measured":
         length = torch.stack([values.square().sum(0) for _, values in self._blocks()]).sum(0).sqrt()
@@ -330,8 +333,11 @@ class View:
             z = self._corrected(some, length)
             parts.append(self.prepared.numbers(Seen(z, z)))
         numbers = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-        zero = torch.zeros_like(length)
-        return Measured(Scale(zero, zero + 1, zero), self._corrected(signs[:1], length)[0], numbers)
+        zero, n = torch.zeros_like(length), signs.shape[1]
+        mean = torch.stack([values.sum(0) for _, values in self._blocks()]).sum(0) / n
+        error = torch.where(length < torch.inf, length, 0.0) / n
+        z = self._corrected(signs[:1], length)[0]
+        return Measured(Scale(zero, zero + 1, zero), z, numbers, torch.stack([mean, error]))
 
     def _corrected(self, signs: Tensor, length: Tensor) -> Tensor:
         """(b, k): z under (b, n) signs, its skewness taken out."""
@@ -360,6 +366,7 @@ class Measured:
     scale: Scale
     entries: Tensor  # (k,) of the data
     numbers: dict[str, Tensor]  # (1 + b,) each: of the data, then under signs
+    plain: Tensor  # (2, k): entries of the data that are not studentized, and their standard errors
 
 
 def hall(z: Tensor, third: Tensor) -> Tensor:
