@@ -10,7 +10,7 @@ from steincritic_studies.drawing import PALE, interval, name_lines
 from steincritic_studies.record import Record
 from steincritic_studies.tables import document, markdown
 
-_WORDS = {"combined": "combined", "split": "split, bootstrap-t", "ksdagg": "aggregated KSD, wild bootstrap"}
+_WORDS = {"combined": "combined", "ksdagg": "aggregated KSD, wild bootstrap"}
 
 
 def posterior_table(record: Record) -> str:
@@ -68,7 +68,7 @@ def _rates(record: Record, folder: Path) -> Path:
     figure, axes = pyplot.subplots(1, len(names), figsize=(10.5, height), layout="constrained")
     for ax, name, rows in zip(axes, names, groups, strict=True):
         for k, row in enumerate(rows):
-            interval(ax, k, row["rate"], row["interval"], PALE if row["method"] == "ksdagg" else INK)
+            interval(ax, k, row["rate"], row["interval"], INK if row["method"] == "combined" else PALE)
         ax.axvline(0.05, color=GRAY, linewidth=0.8)
         name_lines(ax, [f"{row['source']}, n = {row['n']}" for row in rows])
         ax.set(title=name, xlim=(-0.02, 1.02), xlabel="rejected at level 0.05 (blue: aggregated KSD)")
