@@ -50,7 +50,6 @@ CASES: dict[str, Callable[[int], Case]] = {
     "1,000 x 10, no fault, cross-fit": lambda seed: normal(seed, 1000, 10, test=sc.CrossFit(cache=False)),
     "paper's 50-D mixture, n = 500": lambda seed: fifty(seed, fault=True),
     "paper's 50-D mixture, n = 500, no fault": lambda seed: fifty(seed, fault=False),
-    "1,000 x 20, no fault": lambda seed: normal(seed, 1000, 20),
     "10,000 x 20, no fault": lambda seed: normal(seed, 10_000, 20),
     "100,000 x 20, no fault": lambda seed: normal(seed, 100_000, 20),
 }

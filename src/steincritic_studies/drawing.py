@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 PALE = "#8199b6"  # for what stands beside the main thing
 METHOD_COLORS = {
-    "crossfit": ACCENT,
+    "combined": ACCENT,
+    "crossfit": "#8e5ea2",
     "split": "#e67e22",
     "aggregated KSD": "#1b3353",
     "KSD, median": "#8199b6",
