@@ -49,7 +49,7 @@ class ImageModels:
     folder: Path | None = None
     flow: FlowFit = field(default_factory=FlowFit)
     machine: MachineFit = field(default_factory=MachineFit)
-    methods: tuple[str, ...] = ("crossfit", "split", "aggregated KSD", MEDIAN)
+    methods: tuple[str, ...] = ("combined", "crossfit", "split", "aggregated KSD", MEDIAN)
     counts: tuple[int, ...] = (100, 200, 500)
     trials: int = 100
     level_at: int = 200
@@ -235,7 +235,6 @@ def _pixel_ratios(diagnosis: CheckResult) -> list[float]:
 
 _SMALL = ImageModels(
     digits="small",
-    methods=("combined", "crossfit", "split", "aggregated KSD", MEDIAN),
     flow=FlowFit(hidden=(128, 128), steps=1500, batch_size=128),
     machine=MachineFit(hidden=32, learning=replace(FOR_DIGITS, critic=MLP(hidden=(128, 128)))),
     counts=(50, 100, 200),
