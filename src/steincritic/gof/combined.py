@@ -19,7 +19,6 @@ Quick lenses are calibrated by other null sets, reference sets. Critics are not,
 dataset, the data or a null set, is seen in the light of all the others.
 """
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -36,7 +35,6 @@ from steincritic.errors import InputError, check_count
 from steincritic.gof.bench import (
     Bench,
     CalibratedBench,
-    Column,
     Examined,
     Setting,
     among_themselves,
@@ -44,55 +42,31 @@ from steincritic.gof.bench import (
 )
 from steincritic.gof.cache import NullCache
 from steincritic.gof.kernel import check_flip
-from steincritic.gof.null import as_null_tensor, check_draws, rank_pvalues
+from steincritic.gof.null import as_null_tensor
 from steincritic.gof.null_runs import Measure, NullRuns, NullSets
-from steincritic.gof.result import GofResult, Reading
+from steincritic.gof.plan import Forecast, Plan
+from steincritic.gof.ranked import Ranked, loudness
+from steincritic.gof.result import GofResult
 from steincritic.gof.split import Split
 from steincritic.lenses.cells import Cells
 from steincritic.lenses.critics import Critics, chunks
 from steincritic.lenses.dependence import Dependence
 from steincritic.lenses.field import Field
 from steincritic.lenses.kernels import Kernels
-from steincritic.lenses.lens import Lens, combined
+from steincritic.lenses.lens import Lens
 from steincritic.lenses.modes import Modes
 from steincritic.lenses.moments import Moments
 from steincritic.models.base import Model, SamplingModel
 from steincritic.rng import derive, generator
 
 _FEWEST = 3  # points that have a spread
-PLENTIFUL = 5_000  # points from which on one critic, trained on half of them, is enough
 _DRAWS = 4000  # of the model, for its scale, its cells and its distances
-_REJECTING = {"cpu": 3, "cuda": 9}  # sets, the data among them, that may reach a value that is rejected
 _STOP = (0.1, 5.0)  # p-value from which on a step stops early: at least, and in shares of the level
 _BEYOND = 2  # null sets above those that may reach a rejected value, as critics are seen anew at each look
 _LOOKED = {"cpu": 10, "cuda": 100}  # null sets of critics between two looks
 _QUICK_LOOKED = 100
 _QUICK_PIECE, _PIECE = 20, 4  # null sets that a thread takes at a time
 _TOGETHER = {"cpu": 2**20, "cuda": 2**26}  # coordinates that go through quick lenses together
-_REFERENCE = (400, 100, 2**27)  # most and fewest reference sets, and their coordinates
-_SETS = (999, 199, 2**29)  # the same of ranked ones
-
-# How loud each number is heard; 1 where not named. Numbers that others cover are heard softly: they count
-# where they are extreme. Found on the fault zoo with its tuning seed, one number at a time, and rounded.
-_SOFT = (
-    *("shift, many", "skewness", "skewness, many", "tails", "radial tails"),
-    *("shift within a mode", "spreads within modes", "bends, many", "extremes, many"),
-    *("cell of 8", "kernel at 1", "kernel at 0.5"),
-)
-_LOUD = (
-    *("shift", "shift, all alike", "scale", "tails, many", "tails, all alike"),
-    *("pair within a mode", "extreme together"),
-)
-_LOUDNESS = {
-    **dict.fromkeys(_SOFT, 0.05),
-    **dict.fromkeys(("spread within a mode", "cell of 2"), 0.3),
-    **dict.fromkeys(_LOUD, 2.0),
-    **dict.fromkeys(("spread", "wide direction"), 4.0),
-    **{"kernel at 0.25": 8.0, "early": 3.0, "late": 5.0},
-    **dict.fromkeys(("weight of a mode", "weights of modes"), 30.0),  # far modes: nothing else sees these
-}
-_WHITENED = 0.3  # times as loud
-_DENSE = {"second, many": 32.0, "kernel at 0.5": 16.0}  # instead, where columns go together in the model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +144,7 @@ class Combined:
         run = _Run(self, model, datasets, level, tuple(seeds))
         return [run.result(t) for t in range(len(seeds))]
 
-    def forecast(self, model: SamplingModel, points: ScoredPoints, *, level: float = 0.05) -> "Forecast":
+    def forecast(self, model: SamplingModel, points: ScoredPoints, *, level: float = 0.05) -> Forecast:
         """How long a test of these points takes at most, by trying a few null sets: some seconds."""
         run = _Run(replace(self, cache=False), model, points.alone(), level, (0,))
         return Forecast(
@@ -179,66 +153,6 @@ class Combined:
             quick=run.seconds_of_lenses(),
             critics=run.seconds_of_critics(),
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Forecast:
-    """What a test takes at most; it stops early where it can and uses null sets of earlier calls again."""
-
-    sets: int
-    draws: int
-    quick: float  # seconds
-    critics: float  # further ones if critics are trained
-
-    def __str__(self) -> str:
-        text = f"{self.sets:,} null sets for the quick lenses, about {_duration(self.quick)} at most"
-        if self.critics:
-            text += f"; {self.draws:,} with critics if these do not decide, {_duration(self.critics)} at most"
-        return text
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{max(1, round(seconds))} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Plan:
-    """How many null sets, and how the level is shared; decided by shapes alone."""
-
-    spent: float  # level of the quick lenses
-    sets: int  # ranked by quick lenses
-    draws: int  # ranked by critics
-    reference: int
-    split: bool  # one critic on half of the data
-
-    @classmethod
-    def of(cls, config: Combined, n: int, dim: int, level: float, device: str) -> "_Plan":
-        split = n >= PLENTIFUL
-        spent = 0.0 if config.critics is None else level * (0.5 if split else config.first)
-        if config.precision is not None:
-            spent = min(spent, config.precision / 2)
-            draws = sets = math.ceil(2 / config.precision)
-        elif config.draws is not None:
-            draws = sets = config.draws
-            spent = spent if 1 / (sets + 1) <= spent else 0.0  # too few for the quick lenses to decide
-        else:
-            draws, sets = _draws(level, spent, device), _within(_SETS, n * dim)
-            if spent:
-                sets = max(sets, math.ceil(1 / spent - 1e-9) - 1)
-        check_draws(sets if config.critics is None else draws, level - spent)
-        reference = config.reference or _within(_REFERENCE, n * dim)
-        return cls(spent=spent, sets=sets, draws=draws, reference=reference, split=split)
-
-
-def _draws(level: float, spent: float, device: str) -> int:
-    return math.ceil(_REJECTING.get(device, _REJECTING["cpu"]) / (level - spent) - 1e-9) - 1
-
-
-def _within(bounds: tuple[int, int, int], width: int) -> int:
-    most, fewest, numbers = bounds
-    return max(fewest, min(most, numbers // width))
 
 
 def _lasting(lens: Lens) -> bool:
@@ -278,7 +192,7 @@ class _Run:
         if self.n < _FEWEST:
             raise InputError(f"x has n = {self.n}; the combined test needs at least {_FEWEST} points")
         self.device = datasets.x.device.type
-        self.plan = _Plan.of(config, self.n, datasets.dim, level, self.device)
+        self.plan = Plan.of(config, self.n, datasets.dim, level, self.device)
 
     @cached_property
     def model_draws(self) -> ScoredPoints:
@@ -363,7 +277,7 @@ class _Run:
         return self.quick.bench.evidence(self.seen).cpu()
 
     @cached_property
-    def first(self) -> list["Ranked"]:
+    def first(self) -> list[Ranked]:
         """Each dataset among null sets, by quick lenses alone."""
         columns = self.quick.bench.columns
         weights = loudness(columns)
@@ -390,7 +304,7 @@ class _Run:
     def _looks(self, total: int, each: int) -> list[int]:
         return [*range(each, total, each), total] if self.config.stop_early else [total]
 
-    def _clear(self, ranked: "Ranked", share: float, total: int) -> bool:
+    def _clear(self, ranked: Ranked, share: float, total: int) -> bool:
         """That the data will not be rejected."""
         least, shares = _STOP
         allowed = int(share * (total + 1) + 1e-9) - 1  # null sets that may reach a rejected value
@@ -405,7 +319,7 @@ class _Run:
         return [t for t, ranked in enumerate(self.first) if ranked.pvalue > self.plan.spent]
 
     @cached_property
-    def second(self) -> dict[int, "Ranked"]:
+    def second(self) -> dict[int, Ranked]:
         """Those datasets, by all lenses."""
         still = [] if self.plan.split else self.still_open
         if not still:
@@ -416,7 +330,7 @@ class _Run:
         entries = self.trained.bench.entries(ScoredPoints.stack(shuffled), seeds).cpu()
         return {t: self._by_all(t, row) for t, row in zip(still, entries, strict=True)}
 
-    def _by_all(self, t: int, trained: Tensor) -> "Ranked":
+    def _by_all(self, t: int, trained: Tensor) -> Ranked:
         order = self._order(self.plan.draws, self.seeds[t])
         for count in self._looks(self.plan.draws, _LOOKED.get(self.device, _LOOKED["cpu"])):
             some = order[:count]
@@ -501,46 +415,3 @@ def _seconds_each(runs: NullRuns, count: int) -> float:
     start = time.perf_counter()
     runs.rows(1, count)
     return (time.perf_counter() - start) / count
-
-
-def loudness(columns: Sequence[Column]) -> Tensor:
-    """(m,) weights that sum to 1."""
-    coupled = any(column.whitened for column in columns)
-    loud = []
-    for column in columns:
-        usual = _LOUDNESS.get(column.number, 1.0)
-        dense = _DENSE.get(column.number, usual) if coupled else usual
-        loud.append(_WHITENED * usual if column.whitened else dense)
-    return torch.tensor(loud, dtype=torch.float64) / max(sum(loud), 1e-300)
-
-
-@dataclass(frozen=True, eq=False)
-class Ranked:
-    """A dataset's evidence beside that of null sets."""
-
-    row: Tensor  # (m,)
-    null: Tensor  # (b, m)
-    columns: tuple[Column, ...]
-    weights: Tensor  # (m,) how loud each column is heard
-
-    @cached_property
-    def value(self) -> Tensor:
-        return combined(self.row, self.weights)
-
-    @cached_property
-    def null_values(self) -> Tensor:
-        return combined(self.null, self.weights)
-
-    @property
-    def pvalue(self) -> float:
-        return float(rank_pvalues(self.value[None], self.null_values))
-
-    def readings(self) -> tuple[Reading, ...]:
-        """Of each lens alone, the loudest first."""
-        found = []
-        for lens in dict.fromkeys(column.lens for column in self.columns):
-            own = [k for k, column in enumerate(self.columns) if column.lens == lens]
-            value, null = (combined(t[..., own], self.weights[own]) for t in (self.row, self.null))
-            loudest = self.columns[own[int(self.row[own].argmax())]].number
-            found.append((float(value), Reading(lens, loudest, float(rank_pvalues(value[None], null)))))
-        return tuple(reading for _, reading in sorted(found, key=lambda pair: -pair[0]))

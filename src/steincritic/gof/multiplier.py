@@ -37,8 +37,9 @@ from steincritic.gof.bench import (
     checked_entries,
     label_of,
 )
-from steincritic.gof.combined import Combined, Ranked
+from steincritic.gof.combined import Combined
 from steincritic.gof.null import as_null_tensor, check_draws
+from steincritic.gof.ranked import Ranked
 from steincritic.gof.result import GofResult
 from steincritic.gof.split import Split
 from steincritic.lenses.dependence import Dependence

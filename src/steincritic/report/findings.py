@@ -60,11 +60,15 @@ def _scatter(ax: "Axes", x: np.ndarray, y: np.ndarray, finding: Finding, names: 
     j, k = _across_first(finding)
     _clouds(ax, x, y, j, k)
     for points, color in ((y, MODEL), (x, DATA)):
-        ax.plot(*_ellipse(points[:, [j, k]]), color=INK, linewidth=3.2)
-        ax.plot(*_ellipse(points[:, [j, k]]), color=color, linewidth=2)
+        _outlined(ax, *_ellipse(points[:, [j, k]]), color)
     ax.set(xlabel=short(names[j]), ylabel=short(names[k]))
     _legend(ax)
     return "Ellipses: two standard deviations of the data and of the model."
+
+
+def _outlined(ax: "Axes", x: np.ndarray, y: np.ndarray, color: str) -> None:
+    ax.plot(x, y, color=INK, linewidth=3.2)
+    ax.plot(x, y, color=color, linewidth=2)
 
 
 def _bend(ax: "Axes", x: np.ndarray, y: np.ndarray, finding: Finding, names: tuple[str, ...]) -> str:
@@ -74,9 +78,7 @@ def _bend(ax: "Axes", x: np.ndarray, y: np.ndarray, finding: Finding, names: tup
     for points, color in ((y, MODEL), (x, DATA)):
         low, high = np.quantile(points[:, j], [0.02, 0.98])
         along = np.linspace(low, high, 60)
-        curve = np.polyval(np.polyfit(points[:, j], points[:, k], 2), along)
-        ax.plot(along, curve, color=INK, linewidth=3.2)
-        ax.plot(along, curve, color=color, linewidth=2)
+        _outlined(ax, along, np.polyval(np.polyfit(points[:, j], points[:, k], 2), along), color)
     ax.set(xlabel=short(names[j]), ylabel=short(names[k]))
     _legend(ax)
     return "Curves: the parabolas that fit best."

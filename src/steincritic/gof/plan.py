@@ -1,0 +1,75 @@
+"""How many null sets the combined test looks at, how it shares its level, and how long that takes."""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from steincritic.gof.null import check_draws
+
+if TYPE_CHECKING:
+    from steincritic.gof.combined import Combined
+
+PLENTIFUL = 5_000  # points from which on one critic, trained on half of them, is enough
+_REJECTING = {"cpu": 3, "cuda": 9}  # sets, the data among them, that may reach a value that is rejected
+_REFERENCE = (400, 100, 2**27)  # most and fewest reference sets, and their coordinates
+_SETS = (999, 199, 2**29)  # the same of ranked ones
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How many null sets, and how the level is shared; decided by shapes alone."""
+
+    spent: float  # level of the quick lenses
+    sets: int  # ranked by quick lenses
+    draws: int  # ranked by critics
+    reference: int
+    split: bool  # one critic on half of the data
+
+    @classmethod
+    def of(cls, config: "Combined", n: int, dim: int, level: float, device: str) -> "Plan":
+        split = n >= PLENTIFUL
+        spent = 0.0 if config.critics is None else level * (0.5 if split else config.first)
+        if config.precision is not None:
+            spent = min(spent, config.precision / 2)
+            draws = sets = math.ceil(2 / config.precision)
+        elif config.draws is not None:
+            draws = sets = config.draws
+            spent = spent if 1 / (sets + 1) <= spent else 0.0  # too few for the quick lenses to decide
+        else:
+            draws, sets = _draws(level, spent, device), _within(_SETS, n * dim)
+            if spent:
+                sets = max(sets, math.ceil(1 / spent - 1e-9) - 1)
+        check_draws(sets if config.critics is None else draws, level - spent)
+        reference = config.reference or _within(_REFERENCE, n * dim)
+        return cls(spent=spent, sets=sets, draws=draws, reference=reference, split=split)
+
+
+def _draws(level: float, spent: float, device: str) -> int:
+    return math.ceil(_REJECTING.get(device, _REJECTING["cpu"]) / (level - spent) - 1e-9) - 1
+
+
+def _within(bounds: tuple[int, int, int], width: int) -> int:
+    most, fewest, numbers = bounds
+    return max(fewest, min(most, numbers // width))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """What a test takes at most; it stops early where it can and uses null sets of earlier calls again."""
+
+    sets: int
+    draws: int
+    quick: float  # seconds
+    critics: float  # further ones if critics are trained
+
+    def __str__(self) -> str:
+        text = f"{self.sets:,} null sets for the quick lenses, about {_duration(self.quick)} at most"
+        if self.critics:
+            text += f"; {self.draws:,} with critics if these do not decide, {_duration(self.critics)} at most"
+        return text
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
