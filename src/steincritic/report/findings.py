@@ -60,15 +60,15 @@ def _scatter(ax: "Axes", x: np.ndarray, y: np.ndarray, finding: Finding, names: 
     j, k = _across_first(finding)
     _clouds(ax, x, y, j, k)
     for points, color in ((y, MODEL), (x, DATA)):
-        _outlined(ax, *_ellipse(points[:, [j, k]]), color)
+        _outlined(ax, _ellipse(points[:, [j, k]]), color)
     ax.set(xlabel=short(names[j]), ylabel=short(names[k]))
     _legend(ax)
     return "Ellipses: two standard deviations of the data and of the model."
 
 
-def _outlined(ax: "Axes", x: np.ndarray, y: np.ndarray, color: str) -> None:
-    ax.plot(x, y, color=INK, linewidth=3.2)
-    ax.plot(x, y, color=color, linewidth=2)
+def _outlined(ax: "Axes", curve: np.ndarray, color: str) -> None:
+    ax.plot(*curve, color=INK, linewidth=3.2)
+    ax.plot(*curve, color=color, linewidth=2)
 
 
 def _bend(ax: "Axes", x: np.ndarray, y: np.ndarray, finding: Finding, names: tuple[str, ...]) -> str:
@@ -78,7 +78,8 @@ def _bend(ax: "Axes", x: np.ndarray, y: np.ndarray, finding: Finding, names: tup
     for points, color in ((y, MODEL), (x, DATA)):
         low, high = np.quantile(points[:, j], [0.02, 0.98])
         along = np.linspace(low, high, 60)
-        _outlined(ax, along, np.polyval(np.polyfit(points[:, j], points[:, k], 2), along), color)
+        parabola = np.polyfit(points[:, j], points[:, k], 2)
+        _outlined(ax, np.stack([along, np.polyval(parabola, along)]), color)
     ax.set(xlabel=short(names[j]), ylabel=short(names[k]))
     _legend(ax)
     return "Curves: the parabolas that fit best."
