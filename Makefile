@@ -7,7 +7,7 @@ BROWSER := .venv/.browser
 SIDE_BY_SIDE := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 WORKERS ?= -n auto --maxprocesses 8 --dist loadfile
 
-.PHONY: demo test test-slow test-adapters lint format benchmark clean
+.PHONY: demo test battery test-slow test-adapters lint format benchmark clean
 
 demo: $(READY)
 	$(BIN)/steincritic demo --out out/demo
@@ -17,6 +17,10 @@ test: $(READY) $(BROWSER)
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -q -m slow
+
+# Malformed inputs, damaged files, kills, full disks, closed pipes, encodings: under 15 minutes on two cores.
+battery: $(READY)
+	$(SIDE_BY_SIDE) $(BIN)/python -m pytest -q $(WORKERS) -m battery tests/battery
 
 test-adapters: .venv/adapters/.ready
 	.venv/adapters/bin/python -m pytest -q tests/models/adapters
