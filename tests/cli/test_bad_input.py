@@ -74,7 +74,7 @@ DATA = {
     "text": (test_of([["a", "b"]] * 9), FLOATS),
     "nothing": (test_of(None), FLOATS),
     "ragged rows": (test_of([[1.0, 2.0], [3.0]]), "x must be a rectangular"),
-    "one point": (test_of(X[:1]), "at least 3 points"),
+    "one point": (test_of(X[:1]), "at least 2 points"),
     "one point to split": (test_of(X[:1], test="split"), "x has 1 points"),
     "two points to split": (test_of(X[:2], test="split"), "x has 2 points"),
     "no scored points": (fit_of(sc.ScoredPoints(X[:0], X[:0])), "x must hold at least one point"),

@@ -171,3 +171,24 @@ def test_findings_do_not_depend_on_the_number_of_threads():
     assert torch.equal(alone.points.pvalues, together.points.pvalues)
     assert alone.coordinates == together.coordinates
     assert alone.regions == together.regions and alone.fisher == together.fisher
+
+
+def test_sentences_do_not_contradict_the_verdict():
+    fits = sc.check(Q, Q.sample(200, seed=12), test="ksd")
+    assert not fits.rejected and fits.how_wrong == "" and "divergence" not in fits.summary()
+
+
+def test_a_glance_at_the_model_finds_a_score_that_is_not_its_own():
+    wrong = sc.models.PairModel(lambda x: -2 * x, lambda n, seed: Q.sample(n, seed=seed))
+    result = sc.check(wrong, X, test="ksd")
+    (problem,) = result.checkup.problems
+    assert problem.name == "Stein's identity" and "About the model: Score and sampler" in result.summary()
+    assert result.to_dict()["model_problems"][0]["status"] == "failed"
+
+
+def test_cautions_stand_under_the_verdict_and_name_columns():
+    x = X.clone()
+    x[:, 2] = (3 * x[:, 2]).round()
+    with pytest.warns(sc.DoubtfulWarning, match="rooms"):
+        lines = sc.check(Q, x, test="ksd", names=["a", "b", "rooms", "c"]).summary().splitlines()
+    assert lines[0].startswith("The data do not look") and any("Caution: Whole" in line for line in lines)

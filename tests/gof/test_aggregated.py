@@ -30,6 +30,7 @@ def data(n=40, *, seed, stretch=1.0):
     ],
     ids=["wild", "wild few", "fresh"],
 )
+@pytest.mark.filterwarnings("ignore::steincritic.DoubtfulWarning")  # one in a hundred datasets, by chance
 def test_level_and_power(config):
     rejections = sum(gof_test(q, data(seed=k), seed=k, test=config).rejected for k in range(400))
     assert 3 <= rejections <= 44  # binomial(400, 0.05), left once in a million
@@ -37,6 +38,7 @@ def test_level_and_power(config):
     assert all(result.rejected for result in stretched)
 
 
+@pytest.mark.filterwarnings("ignore::steincritic.DoubtfulWarning")  # one in a hundred datasets, by chance
 def test_finds_a_difference_that_the_median_bandwidth_misses():
     """Modes far apart, so that the median distance is far too long; data with narrower modes."""
     wide = GaussianMixture([[0.0, 0.0], [8.0, 0.0]], 1.0)

@@ -30,6 +30,7 @@ def data(n=40, *, seed, stretch=1.0):
     ],
     ids=["random spectrum", "optimized spectrum", "random fresh", "optimized fresh"],
 )
+@pytest.mark.filterwarnings("ignore::steincritic.DoubtfulWarning")  # one in a hundred datasets, by chance
 def test_level_and_power(config):
     rejections = sum(gof_test(q, data(seed=k), seed=k, test=config).rejected for k in range(400))
     assert 3 <= rejections <= 44  # binomial(400, 0.05), left once in a million
@@ -37,6 +38,7 @@ def test_level_and_power(config):
     assert all(result.rejected for result in stretched)
 
 
+@pytest.mark.filterwarnings("ignore::steincritic.DoubtfulWarning")  # one in a hundred datasets, by chance
 def test_optimized_places_find_more_than_random_ones():
     pair = mixture(2)
     rates = {}

@@ -25,6 +25,7 @@ def data(n=40, *, seed, stretch=1.0):
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=repr)
+@pytest.mark.filterwarnings("ignore::steincritic.DoubtfulWarning")  # one in a hundred datasets, by chance
 def test_level_and_power(config):
     rejections = sum(gof_test(q, data(seed=k), seed=k, test=config).rejected for k in range(400))
     assert 3 <= rejections <= 44  # binomial(400, 0.05), left once in a million
@@ -32,6 +33,7 @@ def test_level_and_power(config):
     assert all(result.rejected for result in stretched)
 
 
+@pytest.mark.filterwarnings("ignore::steincritic.DoubtfulWarning")  # one in a hundred datasets, by chance
 def test_sign_chain_holds_the_level_of_dependent_rows_where_free_signs_do_not():
     """A stationary chain with law N(0, 1) and correlation 0.8 between neighbors."""
     normal = GaussianMixture([[0.0]])

@@ -67,7 +67,7 @@ class Check(Common, AsJson, TestOptions, Model, Data):
         check_shape(shape, table.x.shape[1])
         model = model_named(self.model)
         points = scored(model, table.x)
-        test = self.run(model, points)
+        test = self.run(model, points, table.columns)
         result = None  # few points can be tested, but not searched for where a model fails
         if len(points) >= FEWEST:
             options: dict[str, Any] = {"level": self.level, "fdr": self.fdr, "seed": self.seed}
@@ -110,9 +110,8 @@ def check_free(folder: Path, *, overwrite: bool) -> None:
 
 def reading(result: "CheckResult") -> list[str]:
     """What a person reads first: verdict, the most telling findings, size; then how the test was done."""
-    numbered = [f"{k}. {sentence}" for k, sentence in enumerate(result.findings[:_FINDINGS], start=1)]
-    verdict, *how = result.test.summary().splitlines()
-    return [verdict, *numbered, result.how_wrong, *how]
+    found = result.findings[:_FINDINGS]
+    return result.reading([f"{k}. {sentence}" for k, sentence in enumerate(found, start=1)])
 
 
 def show(lines: list[str], *, title: str, rejected: bool, files: list[Path]) -> None:

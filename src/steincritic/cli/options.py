@@ -5,6 +5,7 @@ of every class refuses what can be seen to be wrong without torch, which only th
 """
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -112,6 +113,8 @@ class TestOptions(OnDevice, Seeded):
     """Number of null draws B; by default that of the test."""
     precision: OptionalNumber = None
     """Smallest p-value that is wanted of the combined test, such as 0.001; decides the null draws."""
+    dependent: bool = False
+    """Rows are in time order and depend on each other: test by scores alone, with slow random signs."""
     cache: bool = True
     """Keep null runs on disk and use them again."""
     engine: OptionalEngine = None
@@ -137,17 +140,32 @@ class TestOptions(OnDevice, Seeded):
             given = f"got --engine {self.engine}" if self.engine else "which is not given"
             raise InputError(f"--address is for --engine dask, {given}")
 
-    def run(self, model: "base.Model", points: "ScoredPoints") -> "GofResult":
-        """Test the model on the points, with these settings."""
+    def run(
+        self, model: "base.Model", points: "ScoredPoints", names: Sequence[str] | None = None
+    ) -> "GofResult":
+        """Test the model on the points, with these settings; what there is to know is in the result."""
+        import warnings
         from dataclasses import replace
 
+        from steincritic.errors import DoubtfulWarning
         from steincritic.gof.choose import choose_test, gof_test
 
         chosen, reason = choose_test(self.test, model, len(points))
         test = self._set(chosen)
         if (self.draws, self.precision) != (None, None):
             self._say_how_long(test, model, points)
-        result = gof_test(model, points, test, self.level, self.seed, self.device)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DoubtfulWarning)
+            result = gof_test(
+                model,
+                points,
+                test,
+                self.level,
+                self.seed,
+                self.device,
+                dependent=self.dependent,
+                names=names,
+            )
         return replace(result, notes=(f"Test {chosen.name}: {reason}.", *result.notes)) if reason else result
 
     def _say_how_long(self, test: "GofTest", model: "base.Model", points: "ScoredPoints") -> None:
@@ -161,6 +179,8 @@ class TestOptions(OnDevice, Seeded):
         """The same for functions that test several models themselves."""
         from steincritic.gof.choose import TESTS as VALUES
 
+        if self.dependent:
+            raise InputError("--dependent is for check and test, which look at one model")
         if self.test == "none":
             return "none"
         if self.test is not None:

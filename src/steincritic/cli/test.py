@@ -41,7 +41,7 @@ class Test(Common, AsJson, TestOptions, Model, Data):
 
         table = read_table(self.data, drop_nan=self.drop_nan)
         model = model_named(self.model)
-        result = self.run(model, scored(model, table.x))
+        result = self.run(model, scored(model, table.x), table.columns)
         about = {"model": self.model, "data": str(self.data), "dropped": table.dropped}
         content = described(result.to_dict(), command="test", **about)
         if self.out is not None:

@@ -1,7 +1,7 @@
 """check: whether a model fails, how far, and where."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from steincritic.data.points import PointsLike, ScoredPoints, model_and_points
 from steincritic.devices import DeviceLike
 from steincritic.diagnosis.coordinates import Coordinate, find_coordinates
+from steincritic.diagnosis.doctor.doctor import Checkup, glance
 from steincritic.diagnosis.findings import Finding, fallback, find
 from steincritic.diagnosis.fisher import FisherBound, fisher_bound
 from steincritic.diagnosis.halves import Halves, split_in_halves
@@ -46,6 +47,7 @@ class CheckResult:
     coordinates: tuple[Coordinate, ...]  # all of them, the most telling first
     regions: tuple[Region, ...]
     fisher: FisherBound
+    checkup: Checkup  # what a glance at the model found
     halves: Halves
     data: ScoredPoints
     names: tuple[str, ...]
@@ -103,12 +105,25 @@ class CheckResult:
         return tuple(sentences)
 
     def summary(self) -> str:
-        """Verdict, findings and size in sentences, then how the test was done."""
-        verdict, *how = self.test.summary().splitlines()
-        return "\n".join([verdict, *self.findings, self.how_wrong, *how])
+        """What must be known first, verdict, findings and size, cautions, then how the test was done."""
+        return "\n".join(self.reading(self.findings))
+
+    def reading(self, findings: Sequence[str]) -> list[str]:
+        """Lines to read in their order, with these findings among them."""
+        before, after = self.test.caveat_lines
+        told = [*findings, self.how_wrong, *after, *self.model_problems]
+        return [*before, self.test.verdict, *filter(None, told), *self.test.how]
+
+    @property
+    def model_problems(self) -> list[str]:
+        """What a glance at the model's own score and draws found, in sentences."""
+        return [f"About the model: {f.detail}" for f in self.checkup.problems]
 
     @property
     def how_wrong(self) -> str:
+        """How far off the model is at least; nothing where it is not rejected."""
+        if not self.rejected:
+            return ""
         if self.fisher.lower > 0:
             return (
                 f"Fisher divergence at least {self.fisher.lower:.3g} ({self.fisher.confidence:.0%} "
@@ -122,6 +137,7 @@ class CheckResult:
             "fisher_lower_bound": self.fisher.lower,
             "fisher_estimate": self.fisher.estimate,
             "fisher_confidence": self.fisher.confidence,
+            "model_problems": [asdict(f) for f in self.checkup.problems],
             "seen": [seen.to_dict() for seen in self.seen],
             "findings": list(self.findings),
             "points": {
@@ -197,7 +213,8 @@ class CheckResult:
 
     def _repr_html_(self) -> str:
         items = "".join(f"<li>{escape(sentence)}</li>" for sentence in self.findings)
-        return f"{self.test._repr_html_()}<p>{escape(self.how_wrong)}</p><ul>{items}</ul>"
+        problems = "".join(f"<li>{escape(sentence)}</li>" for sentence in self.model_problems)
+        return f"{self.test._repr_html_()}<p>{escape(self.how_wrong)}</p><ul>{items}{problems}</ul>"
 
 
 def check(
@@ -210,6 +227,7 @@ def check(
     seed: int = 0,
     names: Sequence[str] | None = None,
     device: DeviceLike = None,
+    dependent: bool = False,
 ) -> CheckResult:
     """Test the model, and show where it fails if it does.
 
@@ -223,6 +241,7 @@ def check(
         seed: decides every random choice.
         names: of the columns; those of a frame, else x1, x2, ...
         device: where to compute; a GPU where there is one by default.
+        dependent: rows are in time order and depend on each other; as for `gof_test`.
 
     >>> import steincritic as sc, torch
     >>> q = sc.models.GaussianMixture([[0.0, 0.0]])
@@ -236,7 +255,8 @@ def check(
     adapted, points = model_and_points(model, x, device=device)
     labels = column_names(columns, points.dim)
     if not isinstance(test, GofResult):
-        test = gof_test(adapted, points, test, level, seed, points.x.device)
+        place = points.x.device
+        test = gof_test(adapted, points, test, level, seed, place, dependent=dependent, names=labels)
     halves = split_in_halves(adapted, points, seed=derive(seed, "diagnosis"))
     return CheckResult(
         test=test,
@@ -246,6 +266,7 @@ def check(
         coordinates=find_coordinates(halves, labels, seed=derive(seed, "coordinates")),
         regions=find_regions(halves, labels, level=level, listed=test.rejected),
         fisher=fisher_bound(halves),
+        checkup=glance(adapted, points.x, seed=derive(seed, "glance")),
         halves=halves,
         data=points,
         names=labels,

@@ -131,7 +131,7 @@ def check_draws(
         warnings.warn(doubt, DoubtfulWarning, stacklevel=2)
     _, points = model_and_points(adapted, kept, device=device)
     drawn_from = adapted if isinstance(choose_test(test, adapted, len(points))[0], CrossFit) else None
-    result = gof_test(drawn_from, points, test, level, seed, points.x.device)
+    result = gof_test(drawn_from, points, test, level, seed, points.x.device, names=labels)
     result = replace(
         result,
         notes=(str(mixing), *mixing.doubts, *result.notes),

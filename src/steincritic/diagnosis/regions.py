@@ -20,6 +20,7 @@ _THRESHOLDS = 50  # quantiles tried as cuts
 _TELLING = 10.0  # a cut's squared z; smaller ones are not made
 _LEAST = 20  # points in a leaf
 _LEAST_SHARE = 0.02
+_COUNT = 10  # held-out points, there or expected, below which a region is not reported
 _NOTABLE = 1.25  # factor between data and model from which a difference in mass is worth a line
 _PLAIN = 1e-4  # p-value of a difference in mass from which it is what is said, whatever the shape
 _TINY = 1e-99  # p-values below are not told apart
@@ -116,7 +117,8 @@ def find_regions(halves: Halves, names: Sequence[str], *, level: float, listed: 
     candidates = [
         _tested(rule, _holds(rule, held_out), _holds(rule, fresh), tested, middle, names) for rule in proposed
     ]
-    found = [r for r in _holm(candidates) if r.pvalue <= level and r.is_notable]
+    enough = [r for r in candidates if max(r.count, r.expected) >= _COUNT]
+    found = [r for r in _holm(enough) if r.pvalue <= level and r.is_notable]
     return tuple(_distinct(found, fresh))
 
 
@@ -224,14 +226,19 @@ def _count_pvalue(data: np.ndarray, model: np.ndarray) -> float:
 def _witness_pvalue(
     own: np.ndarray, inside: np.ndarray, drawn: np.ndarray, drawn_inside: np.ndarray
 ) -> float:
-    """One-sided test that the witness is higher in the data than under the model by more inside the rule
-    than outside."""
+    """That the witness is higher in the data than under the model inside the rule (by ranks, so whatever its
+    law), and by more than outside; the larger of both p-values."""
+    from scipy.stats import mannwhitneyu  # slow to import
+
     parts = [own[inside], drawn[drawn_inside], own[~inside], drawn[~drawn_inside]]
-    if min(map(len, parts)) < 2:
+    if min(map(len, parts)) < _COUNT:
         return 1.0
     excess = parts[0].mean() - parts[1].mean() - (parts[2].mean() - parts[3].mean())
     error = sum(part.var(ddof=1) / len(part) for part in parts) ** 0.5
-    return NormalDist().cdf(-float(excess / error)) if error > 0 else 1.0
+    if not error > 0:
+        return 1.0
+    by_ranks = float(mannwhitneyu(parts[0], parts[1], alternative="greater").pvalue)
+    return max(by_ranks, NormalDist().cdf(-float(excess / error)))
 
 
 def _holm(regions: list[Region]) -> list[Region]:

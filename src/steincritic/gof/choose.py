@@ -1,27 +1,33 @@
 """gof_test: the one door to every test, and the rule that picks a test where none is named."""
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from steincritic.data.points import PointsLike, model_and_points
+from steincritic.data.points import PointsLike, ScoredPoints, model_and_points
 from steincritic.devices import DeviceLike
 from steincritic.errors import DoubtfulWarning, InputError, check_level
 from steincritic.gof import multiplier
 from steincritic.gof.aggregated import KsdAgg
+from steincritic.gof.assumptions import find_caveats, slowness
+from steincritic.gof.combined import FEWEST as _FEW
 from steincritic.gof.combined import Combined
 from steincritic.gof.crossfit import CrossFit
 from steincritic.gof.fssd import Fssd
 from steincritic.gof.kernel import Ksd
-from steincritic.gof.result import GofResult
+from steincritic.gof.result import Caveat, GofResult
 from steincritic.gof.split import Split
 from steincritic.gof.test import GofTest
 from steincritic.models.base import Model, ModelLike, SamplingModel
+from steincritic.shapes import Points
 
 TestName: TypeAlias = Literal["combined", "crossfit", "split", "ksd", "ksdagg", "fssd"]
 TESTS: dict[str, GofTest] = {
     test.name: test for test in (Combined(), CrossFit(), Split(), Ksd(), KsdAgg(), Fssd())
 }  # a name stands for the default value
+_BY_DRAWS = ("fresh", "pooled", "permutation")  # thresholds
+_SLOWER = 8  # rows per change of sign, in rows that are worth one; found on autoregressions with seed 5
 FEWEST = 4 * CrossFit().folds  # points below which critics have nothing to learn from
 
 
@@ -32,6 +38,9 @@ def gof_test(
     level: float = 0.05,
     seed: int = 0,
     device: DeviceLike = None,
+    *,
+    dependent: bool = False,
+    names: Sequence[str] | None = None,
 ) -> GofResult:
     """Does the model fit the data?
 
@@ -44,6 +53,9 @@ def gof_test(
         level: the accepted probability of a false alarm.
         seed: decides every random choice.
         device: where to compute; a GPU where there is one by default.
+        dependent: rows are in time order and depend on each other. The test then goes by scores alone, with
+            random signs that change as slowly as the rows do; approximate.
+        names: of the columns, for what is said about them; those of a frame, else x1, x2, ...
 
     >>> import steincritic as sc
     >>> q = sc.models.GaussianMixture([[0.0, 0.0]])
@@ -53,12 +65,48 @@ def gof_test(
     check_level(level)
     adapted, points = model_and_points(model, x, device=device)
     chosen, reason = choose_test(test, adapted, len(points))
+    notes = () if reason is None else (f"Test {chosen.name}: {reason}.",)
+    if dependent:
+        chosen, note = _for_dependent_rows(chosen, points.x)
+        notes = (*notes, note)
     (result,) = chosen.run(adapted, points.alone(), level=level, seeds=[seed])
-    for doubt in result.doubts:
+    named = names if names is not None else getattr(x, "columns", None)
+    caveats = caveats_of(result, adapted, points, named, dependent=dependent)
+    for doubt in (*result.doubts, *map(str, caveats)):
         warnings.warn(doubt, DoubtfulWarning, stacklevel=2)
-    if reason is None:
-        return result
-    return replace(result, notes=(f"Test {chosen.name}: {reason}.", *result.notes))
+    return replace(result, notes=(*notes, *result.notes), caveats=caveats)
+
+
+def caveats_of(
+    result: GofResult,
+    model: Model | None,
+    points: ScoredPoints,
+    names: Sequence[object] | None = None,
+    *,
+    dependent: bool = False,
+) -> tuple[Caveat, ...]:
+    """What this test takes for granted and these points do not show."""
+    labels = None if names is None else [str(name) for name in names]
+    found = find_caveats(model, points, labels, by_scores=result.threshold not in _BY_DRAWS)
+    if dependent:
+        found = tuple(caveat for caveat in found if caveat.kind != "dependent rows")
+    least = 2.0 ** (1 - result.n)  # of a bootstrap by signs: all of them alike
+    if result.threshold in ("wild", "multiplier") and least > result.level:
+        few = (
+            f"{result.n} points cannot give a p-value below {least:.2g} without draws of the model, so this "
+            "test cannot reject: give the model a sampler, or collect more points."
+        )
+        found = (Caveat("too few points", few, grave=True), *found)
+    return found
+
+
+def _for_dependent_rows(test: GofTest, x: Points) -> tuple[GofTest, str]:
+    """The test with signs that change slowly, and what was done, in a sentence."""
+    if not hasattr(test, "flip"):
+        raise InputError(f"dependent rows are for the tests combined and ksd; got {test.name}")
+    worth = slowness(x.double().cpu())
+    slow: Any = replace(test, flip=min(0.5, 1 / (_SLOWER * worth)))  # type: ignore[type-var]
+    return slow, f"Rows were taken as dependent: about {worth:.1f} of them are worth one."
 
 
 def choose_test(test: GofTest | str | None, model: Model | None, n: int) -> tuple[GofTest, str | None]:
@@ -82,6 +130,8 @@ def _automatic(model: Model | None, n: int) -> tuple[GofTest, str]:
         if n < multiplier.FEWEST:
             return Ksd(), "the model cannot be sampled, so the threshold is a wild bootstrap"
         return Combined(), "the model cannot be sampled, so lenses look at its scores under random signs"
+    if n < _FEW:
+        return Ksd(threshold="fresh"), f"{n} points are too few for lenses, so one kernel and an exact level"
     if n < FEWEST:
         return Combined(critics=None), f"{n} points are too few to train critics on, so quick lenses alone"
     return Combined(), "the model can be sampled, so every lens looks and the level is exact"

@@ -59,7 +59,7 @@ from steincritic.lenses.moments import Moments
 from steincritic.models.base import Model, SamplingModel
 from steincritic.rng import derive, generator
 
-_FEWEST = 3  # points that have a spread
+FEWEST = 3  # points that have a spread
 _DRAWS = 4000  # of the model, for its scale, its cells and its distances
 _STOP = (0.1, 5.0)  # p-value from which on a step stops early: at least, and in shares of the level
 _BEYOND = 2  # null sets above those that may reach a rejected value, as critics are seen anew at each look
@@ -88,9 +88,9 @@ class Combined:
         engine: where null sets are looked at: "serial" (this thread), "threads", "local" (processes) or
             "dask"; by default threads on a CPU, this thread on a GPU.
         address: of a Dask scheduler; without it a cluster is started on this machine.
-        flip: for a model that cannot be sampled: probability that a sign of the bootstrap differs from that
-            of the row before; below 0.5 for rows in time order that depend on each other. See
-            `gof.multiplier`.
+        flip: probability that a sign of the bootstrap differs from that of the row before, for a model that
+            cannot be sampled. Below 0.5 for rows in time order that depend on each other: then scores alone
+            are used, whatever the model can do. See `gof.multiplier`.
     """
 
     name: ClassVar[str] = "combined"
@@ -137,7 +137,7 @@ class Combined:
     def run(
         self, model: Model | None, datasets: ScoredPoints, *, level: float, seeds: Sequence[int]
     ) -> list[GofResult]:
-        if not isinstance(model, SamplingModel):
+        if not isinstance(model, SamplingModel) or self.flip < 0.5:
             from steincritic.gof.multiplier import run_without_draws  # which builds on this file
 
             return run_without_draws(self, model, datasets, level, seeds)
@@ -189,8 +189,8 @@ class _Run:
     ) -> None:
         self.config, self.model, self.datasets = config, model, datasets
         self.level, self.seeds, self.n = level, seeds, len(datasets)
-        if self.n < _FEWEST:
-            raise InputError(f"x has n = {self.n}; the combined test needs at least {_FEWEST} points")
+        if self.n < FEWEST:
+            raise InputError(f"x has n = {self.n}; the combined test needs at least {FEWEST} points")
         self.device = datasets.x.device.type
         self.plan = Plan.of(config, self.n, datasets.dim, level, self.device)
 

@@ -37,6 +37,18 @@ class Reading:
     pvalue: float
 
 
+@dataclass(frozen=True)
+class Caveat:
+    """Something that the p-value takes for granted and that does not look so in these data."""
+
+    kind: str
+    detail: str  # a sentence: what was seen, and the way out
+    grave: bool = False  # to be read before the p-value
+
+    def __str__(self) -> str:
+        return self.detail
+
+
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class GofResult:
     """Outcome of one test of H0: the data come from the model. A large statistic is evidence against it."""
@@ -54,6 +66,7 @@ class GofResult:
     settings: Mapping[str, Any] = field(default_factory=dict)
     spent: float = 0.0  # level given to an earlier step of the test, which did not decide
     readings: tuple[Reading, ...] = ()  # of each lens, the loudest first
+    caveats: tuple[Caveat, ...] = ()  # see gof.assumptions
     examined: Any = None  # what lenses saw, for sentences about it; see diagnosis.findings
 
     def __post_init__(self) -> None:
@@ -92,15 +105,29 @@ class GofResult:
         )
 
     def summary(self) -> str:
-        """The verdict in sentences."""
-        verdict = (
-            "The data do not look like draws from the model"
-            if self.rejected
-            else "No evidence against the model"
-        )
+        """What must be known first, the verdict, what else to know about the data, how the test was done."""
+        before, after = self.caveat_lines
+        return "\n".join([*before, self.verdict, *after, *self.how])
+
+    @property
+    def verdict(self) -> str:
+        fits = "No evidence against the model"
+        words = "The data do not look like draws from the model" if self.rejected else fits
+        return f"{words} ({self.pvalue_words}, level {self.level:g})."
+
+    @property
+    def caveat_lines(self) -> tuple[list[str], list[str]]:
+        """What is said before the verdict, and what below it."""
+        before = [f"Read this first: {caveat}" for caveat in self.caveats if caveat.grave]
+        return before, [f"Caution: {caveat}" for caveat in self.caveats if not caveat.grave]
+
+    @property
+    def how(self) -> list[str]:
+        """How the test was done, in sentences."""
         strength = "exact for any sample size" if self.exact else "approximate"
+        if self.exact and self.caveats:
+            strength = "exact but for what is said above"
         lines = [
-            f"{verdict} ({self.pvalue_words}, level {self.level:g}).",
             f"Statistic {self.statistic:.4g} on {self.n} points, against {len(self.null_distribution)} "
             f"values under the null hypothesis; test {self.test}, threshold {self.threshold_words} "
             f"({strength}).",
@@ -108,7 +135,7 @@ class GofResult:
         if self.readings:
             each = ", ".join(f"{r.lens} {r.pvalue:.2g} ({r.number})" for r in self.readings)
             lines.append(f"p-values of each lens alone: {each}.")
-        return "\n".join([*lines, *self.notes])
+        return [*lines, *self.notes]
 
     @property
     def pvalue_words(self) -> str:
@@ -138,6 +165,7 @@ class GofResult:
             "seed": self.seed,
             "notes": list(self.notes),
             "doubts": list(self.doubts),
+            "caveats": [asdict(caveat) for caveat in self.caveats],
             "spent": self.spent,
             "readings": [asdict(reading) for reading in self.readings],
             "settings": dict(self.settings),

@@ -10,6 +10,7 @@ and functions, nowhere else:
 | `effective_sample_size(x)` | `ChainModel` | what its draws are worth |
 | `unconstrain(draws)` | `ConstrainedModel` | named draws of a posterior |
 | `dim`, `names`, `like` | `dimension`, `coordinate_names`, `own_dtype` | checks, labels, precision |
+| `fitted_to` | `fitted_points` | a warning where the same points are tested |
 """
 
 from collections.abc import Callable
@@ -92,6 +93,12 @@ def own_dtype(model: Model) -> torch.dtype | None:
     """The precision that the model computes in, where it states one (attribute `like`, a tensor)."""
     like = getattr(model, "like", None)
     return like.dtype if isinstance(like, Tensor) else None
+
+
+def fitted_points(model: Model | None) -> Tensor | None:
+    """The points that the model was fitted to, where it keeps them."""
+    points = getattr(model, "fitted_to", None)
+    return points if isinstance(points, Tensor) else None
 
 
 def as_model(obj: ModelLike) -> Model:

@@ -65,6 +65,10 @@ class GaussianMixture(Described):
         log_joint, pull = self._joint(_points(x, self.dim))
         return (log_joint.softmax(-1)[..., None] * pull).sum(-2)
 
+    def shares(self, x: Points) -> Tensor:
+        """(n, k): how much of each point is owed to each component."""
+        return self._joint(_points(x, self.dim))[0].softmax(-1)
+
     def sample(self, n: int, *, seed: int = 0) -> Points:
         check_count(n, name="n")
         source = generator(seed, "mixture", device=self.means.device)

@@ -71,6 +71,7 @@ def render(
         d=diagnosis,
         about=about,
         verdict=_verdict(diagnosis),
+        caveats=diagnosis.test.caveat_lines,
         null=Markup(drawings.null_histogram(diagnosis)),
         witness=Markup(drawings.witness_histogram(diagnosis)),
         training=Markup(drawings.training_curves(diagnosis)),

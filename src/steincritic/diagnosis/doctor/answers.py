@@ -5,10 +5,12 @@ from torch import Tensor
 
 from steincritic.data.points import answer
 from steincritic.diagnosis.doctor.patient import Patient, Status, Verdict, short
-from steincritic.errors import ModelError
+from steincritic.errors import ModelError, listed
+from steincritic.gof.assumptions import discrete_columns
 from steincritic.models.base import DensityModel
 from steincritic.rng import generator
 
+_FEWEST = 50  # rows in which repeated values are counted
 _LOOKED_AT = 2_000  # draws and data whose log-density is asked for
 
 
@@ -149,14 +151,15 @@ def check_columns(patient: Patient) -> Verdict:
     """Continuous columns hardly ever repeat a value; whole numbers have no score."""
     rounded = []
     for name, x in (("the model's draws", patient.draws), ("x", patient.data)):
-        for j, column in enumerate(x.T if x is not None and len(x) >= 50 else ()):
-            if bool((column == column.round()).all()):
-                return "failed", (
-                    f"Column {j + 1} of {name} holds whole numbers alone: discrete columns have no score; "
-                    "leave them out, or condition the model on them."
-                )
-            if (distinct := len(column.unique())) < 0.05 * len(column):
-                rounded.append(f"column {j + 1} of {name} has {distinct} values in {len(column)} rows")
+        whole, repeated = discrete_columns(x) if x is not None and len(x) >= _FEWEST else ([], [])
+        if whole:
+            columns = listed([str(j + 1) for j in whole], 6)
+            return "failed", (
+                f"Whole numbers alone in columns {columns} of {name}: discrete columns have no score; leave "
+                "them out, or condition the model on them."
+            )
+        if repeated:
+            rounded.append(f"columns {listed([str(j + 1) for j in repeated], 6)} of {name}")
     if rounded:
-        return "warning", f"Rounded or discrete: {'; '.join(rounded[:3])}."
+        return "warning", f"Rounded or discrete, with the same values again and again: {'; '.join(rounded)}."
     return "passed", "No column repeats its values."

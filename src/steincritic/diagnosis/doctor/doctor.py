@@ -5,7 +5,7 @@ asks the model the questions whose answers are known: the score is the gradient 
 E_q[T_q f] = 0 on the model's own draws, and rows, seeds, dtypes and devices do not matter.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,10 @@ from steincritic.devices import DeviceLike, resolve_device
 from steincritic.diagnosis.doctor import answers, own_draws
 from steincritic.diagnosis.doctor.gradient import check_gradient
 from steincritic.diagnosis.doctor.patient import Patient, Status, Verdict
-from steincritic.diagnosis.doctor.sampling import draw, generators_restored
+from steincritic.diagnosis.doctor.sampling import draw, generators_restored, sampled
 from steincritic.errors import InputError, ModelError, check_count
 from steincritic.files import write_json
-from steincritic.models.base import ModelLike, SamplingModel, as_model, dimension
+from steincritic.models.base import Model, ModelLike, SamplingModel, as_model, dimension
 from steincritic.models.density import DistributionModel
 from steincritic.shapes import Points
 
@@ -48,13 +48,18 @@ class Checkup:
         """Nothing failed; doubts may remain."""
         return not self._of("failed")
 
+    @property
+    def problems(self) -> tuple[Finding, ...]:
+        """What failed, then warnings."""
+        return (*self._of("failed"), *self._of("warning"))
+
     def summary(self) -> str:
         """The verdict in sentences: first what failed, then warnings."""
         failed, doubtful = self._of("failed"), self._of("warning")
         passed = len(self._of("passed"))
         verdict = "The adapter cannot be trusted yet" if failed else "No evidence against the adapter"
         lines = [f"{verdict}: {len(failed)} failed, {len(doubtful)} warnings, {passed} passed."]
-        return "\n".join([*lines, *(f"{f.name} ({f.status}): {f.detail}" for f in (*failed, *doubtful))])
+        return "\n".join([*lines, *(f"{f.name} ({f.status}): {f.detail}" for f in self.problems)])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -119,14 +124,25 @@ def doctor(
     return Checkup(checks=tuple(checks), n=0 if draws is None else len(draws), seed=seed)
 
 
+def glance(model: Model | None, x: Points, *, seed: int) -> Checkup:
+    """The checks of `doctor` that take milliseconds, for a test that is on its way."""
+    if model is None:
+        return Checkup(checks=(), n=0, seed=seed)
+    with generators_restored():
+        draws = sampled(model, _GLANCE, seed, x.shape[1]) if isinstance(model, SamplingModel) else None
+        patient = Patient(model=model, draws=draws, data=x[:_GLANCE], seed=seed)
+        return Checkup(checks=tuple(_examined(patient, _AT_A_GLANCE)), n=_GLANCE, seed=seed)
+
+
 def _data(x: PointsLike, dim: int | None, device: DeviceLike) -> Points:
     points = x.x if isinstance(x, ScoredPoints) else as_points(x, dim=dim)
     return points.detach() if device is None else points.detach().to(resolve_device(device, points))
 
 
-def _examined(patient: Patient) -> list[Finding]:
+def _examined(patient: Patient, names: Iterable[str] | None = None) -> list[Finding]:
     findings = []
-    for name, check in _CHECKS.items():
+    for name in _CHECKS if names is None else names:
+        check = _CHECKS[name]
         try:
             status, detail = check(patient)
         except ModelError as error:
@@ -150,3 +166,5 @@ _CHECKS: dict[str, Callable[[Patient], Verdict]] = {
     "edges of the support": own_draws.check_edges,
     "one space": own_draws.check_space,
 }
+_AT_A_GLANCE = ("rows by themselves", "score and log-density", "Stein's identity")
+_GLANCE = 1_000  # draws and data

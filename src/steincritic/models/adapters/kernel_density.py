@@ -40,6 +40,10 @@ class KernelDensity(Described):
     def _about(self) -> str:
         return counted(len(self.points), "kernel")
 
+    @property
+    def fitted_to(self) -> Points:
+        return self.points
+
     def log_prob(self, x: Points) -> PerPoint:
         blocks = self._blocks(self._whitened(x))
         return torch.cat([self._joint(rows).logsumexp(-1) for rows in blocks]) + self._log_scale

@@ -1,0 +1,276 @@
+"""What a p-value takes for granted, looked at in the data: told beside the verdict where it does not hold.
+
+Rows are independent, columns are continuous and span their space, the model was not fitted to these rows, and
+where it cannot be sampled its density vanishes at the edge of its support. Each look takes milliseconds.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import torch
+from torch import Tensor
+
+from steincritic.data.points import ScoredPoints
+from steincritic.errors import listed
+from steincritic.gof.result import Caveat
+from steincritic.models.base import Model, fitted_points
+from steincritic.models.mixing import autocorrelation_time
+from steincritic.models.mixture import GaussianMixture
+
+_RARE = 0.01  # of any false word about dependence
+_LAGS = 3
+_FEWEST = 20  # rows that are looked at
+_REPEATED = 0.01  # share of repeated rows where columns are continuous; where all are rounded
+_REPEATED_ROUNDED = 0.2
+_DISTINCT = 0.5  # share of distinct values below which a column is called rounded
+_WHOLE = 0.9  # the same of whole numbers
+_FLAT = 1e-10  # variance along the flattest direction, in standardized columns
+_TOO_WELL = 1e-3  # probability of Stein moments so near to zero
+_PER_NUMBER = 8  # rows per Stein moment
+_NEAR = (0.05, 5)  # rows nearest to an edge: share, and fewest; four times as many further in
+_HARD = (0.4, 0.3)  # their distance as a share of those further in: 1/4 where a density ends; for few rows
+_MANY = 100
+_INWARD = 0.5  # least mean score there, in standard deviations, of a density that vanishes at its edge
+_NAMED = 6
+_MOST = 20_000  # rows
+
+
+@dataclass(frozen=True, eq=False)
+class _Sight:
+    model: Model | None
+    points: ScoredPoints
+    names: Sequence[str]
+    by_scores: bool  # the null distribution comes from scores alone, not from draws
+
+    @property
+    def x(self) -> Tensor:
+        return self.points.x
+
+    def named(self, columns: Sequence[int]) -> str:
+        return listed([self.names[j] for j in columns], _NAMED)
+
+
+def find_caveats(
+    model: Model | None, points: ScoredPoints, names: Sequence[str] | None = None, *, by_scores: bool = False
+) -> tuple[Caveat, ...]:
+    """What does not look as a test of these points takes it for granted; the gravest first.
+
+    Args:
+        by_scores: the test has no draws of the model, so that edges of the support count.
+    """
+    if len(points) < _FEWEST:
+        return ()
+    labels = names or [f"x{j + 1}" for j in range(points.dim)]
+    some = ScoredPoints(points.x[:_MOST].double().cpu(), points.score[:_MOST].double().cpu())
+    sight = _Sight(model, some, labels, by_scores)
+    return tuple(found for look in _LOOKS for found in look(sight))
+
+
+def _constant(sight: _Sight) -> Iterator[Caveat]:
+    x = sight.x
+    same = [j for j in range(x.shape[1]) if bool((x[:, j] == x[0, j]).all())]
+    if same:
+        values = listed([f"{sight.names[j]} = {float(x[0, j]):.4g}" for j in same], _NAMED)
+        yield Caveat(
+            "constant columns",
+            f"Constant in all rows: {values}. No density has such a column; leave it out.",
+            grave=True,
+        )
+    varied = [j for j in range(x.shape[1]) if j not in same]
+    if len(varied) > 1 and len(x) > len(varied):
+        z = x[:, varied]
+        z = (z - z.mean(0)) / z.std(0)
+        if float(torch.linalg.eigvalsh(z.T @ z / len(z))[0]) < _FLAT:
+            flat = torch.linalg.eigh(z.T @ z)[1][:, 0].abs()
+            involved = [j for j, weight in zip(varied, flat.tolist(), strict=True) if weight > 0.1]
+            yield Caveat(
+                "flat data",
+                f"The data lie on a line or a plane: {sight.named(involved)} decide each other (one is a sum "
+                "or a multiple of others). No density in all columns fits such data; leave one of them out.",
+                grave=True,
+            )
+
+
+def discrete_columns(x: Tensor) -> tuple[list[int], list[int]]:
+    """Columns that hold few whole numbers, and others that repeat their values; constant ones are neither."""
+    whole, rounded = [], []
+    for j, column in enumerate(x.T):
+        share = len(column.unique()) / len(column)
+        if share == 1 / len(column):
+            continue
+        if share < _WHOLE and bool((column == column.round()).all()):
+            whole.append(j)
+        elif share < _DISTINCT:
+            rounded.append(j)
+    return whole, rounded
+
+
+def _discrete(sight: _Sight) -> Iterator[Caveat]:
+    whole, rounded = discrete_columns(sight.x)
+    if whole:
+        yield Caveat(
+            "discrete columns",
+            f"Whole numbers alone in {sight.named(whole)}: a discrete column has no score, so a model of "
+            "continuous values is rejected with enough rows. Leave it out, or condition the model on it.",
+        )
+    if rounded:
+        yield Caveat(
+            "rounded columns",
+            f"Rounded, with the same values again and again: {sight.named(rounded)}. With many rows the "
+            "rounding itself is seen; give the columns with all their digits.",
+        )
+
+
+def _repeated(sight: _Sight) -> Iterator[Caveat]:
+    n = len(sight.x)
+    again = n - len(sight.x.unique(dim=0))
+    whole, rounded = discrete_columns(sight.x)
+    continuous = len(whole) + len(rounded) < sight.x.shape[1]
+    if again >= max(2, (_REPEATED if continuous else _REPEATED_ROUNDED) * n):
+        yield Caveat(
+            "repeated rows",
+            f"{again} of {n} rows repeat another row: they count twice, and the model is rejected too "
+            "easily. Keep each row once.",
+        )
+
+
+def _dependent(sight: _Sight) -> Iterator[Caveat]:
+    if any(_is_sorted(column) for column in sight.x.T):
+        return  # the order says nothing about how rows came
+    found = dependence_of_rows(sight.x)
+    if found is None:
+        return
+    column, correlation, lag, distance = found
+    what = f"the distance of {sight.names[column]} from its middle" if distance else sight.names[column]
+    other = "in the next row" if lag == 1 else f"{lag} rows further on"
+    yield Caveat(
+        "dependent rows",
+        f"Rows depend on each other: {what} has correlation {correlation:.2f} with its value {other}. The "
+        "p-value is for independent rows and is too small here, unless the rows were only sorted or grouped "
+        "afterward. Rows in time order: test with dependent=True (--dependent), or keep one row in "
+        f"{max(2, math.ceil(slowness(sight.x)))}.",
+    )
+
+
+def dependence_of_rows(x: Tensor) -> tuple[int, float, int, bool] | None:
+    """The strongest correlation of rows with later ones, if it is beyond chance: column, correlation, lag,
+    and whether it is that of the distance from the middle.
+
+    Ranks have one law for all continuous independent data, so the bound holds for any tails.
+    """
+    n = len(x)
+    series = torch.cat([_ranks(x), _ranks((x - x.median(0).values).abs())], 1)
+    z = (series - series.mean(0)) / series.std(0, unbiased=False).clamp(min=1e-12)
+    lags = [lag for lag in range(1, _LAGS + 1) if n - lag >= _FEWEST // 2]
+    correlations = torch.stack([(z[lag:] * z[:-lag]).mean(0) for lag in lags])
+    bound = NormalDist().inv_cdf(1 - _RARE / (2 * correlations.numel()))
+    strength = (correlations + 1 / n).abs() * torch.tensor([[math.sqrt(n - lag)] for lag in lags])
+    k = int(strength.argmax())
+    lag, column = divmod(k, series.shape[1])
+    if float(strength.flatten()[k]) <= bound:
+        return None
+    return column % x.shape[1], float(correlations[lag, column]), lags[lag], column >= x.shape[1]
+
+
+def slowness(x: Tensor) -> float:
+    """How many rows in a row are worth one independent row."""
+    return autocorrelation_time(_ranks(x))
+
+
+def _ranks(x: Tensor) -> Tensor:
+    return x.argsort(0).argsort(0).double()
+
+
+def _is_sorted(column: Tensor) -> bool:
+    steps = column.diff()
+    return bool((steps >= 0).all() or (steps <= 0).all()) and bool((steps != 0).any())
+
+
+def _fitted(sight: _Sight) -> Iterator[Caveat]:
+    """Rows that the model keeps, or Stein moments nearer to zero than those of fresh rows would be."""
+    way_out = "The p-value is for rows that the model has not seen: test it on others, held out."
+    kept = fitted_points(sight.model)
+    if kept is not None and (share := _share_among(sight.x, kept)) > 0.5:
+        yield Caveat(
+            "fitted to these rows",
+            f"{share:.0%} of the rows are among those that the model was fitted to. {way_out}",
+        )
+    elif (chance := _too_well(sight.model, sight.points)) < _TOO_WELL:
+        yield Caveat(
+            "fitted to these rows",
+            "The model fits these rows better than its own draws would (so near has probability "
+            f"{chance:.1g}): it looks fitted to them. {way_out}",
+        )
+
+
+def _share_among(x: Tensor, kept: Tensor) -> float:
+    known = {row.tobytes() for row in kept.cpu().float().numpy()}
+    return sum(row.tobytes() in known for row in x.float().numpy()) / len(x)
+
+
+def _too_well(model: Model | None, points: ScoredPoints) -> float:
+    """Probability that fresh rows agree with the model so well: means of scores, of x_j s_j + 1 and of the
+    shares of a mixture's components, which a maximum-likelihood fit makes equal to those of the model."""
+    x = (points.x - points.x.mean(0)) / points.x.std(0).clamp(min=1e-300)
+    score = points.score * points.x.std(0)
+    parts = [score, x * score + 1]
+    if isinstance(model, GaussianMixture):
+        parts.append((model.shares(points.x) - model.weights)[:, 1:])
+    most = len(x) // _PER_NUMBER
+    groups = [*parts, torch.cat(parts, 1)]
+    chances = [_nearness(group) for group in groups if 0 < group.shape[1] <= most]
+    return min(1.0, len(chances) * min(chances)) if chances else 1.0
+
+
+def _nearness(values: Tensor) -> float:
+    """P(chi-squared <= T) for Hotelling's T of (n, k) values whose mean is zero."""
+    from scipy.stats import chi2  # slow to import
+
+    eigenvalues, turn = torch.linalg.eigh(torch.atleast_2d(values.T.cov()))
+    if not bool(eigenvalues.isfinite().all()) or not float(eigenvalues[-1]) > 0:
+        return 1.0
+    kept = eigenvalues > 1e-9 * eigenvalues[-1]
+    statistic = len(values) * ((values.mean(0) @ turn).square()[kept] / eigenvalues[kept]).sum()
+    return float(chi2.cdf(float(statistic), int(kept.sum())))
+
+
+def _edges(sight: _Sight) -> Iterator[Caveat]:
+    if not sight.by_scores:
+        return
+    ends = []
+    for j in range(sight.x.shape[1]):
+        for side in (1.0, -1.0):
+            edge = _hard_edge(side * sight.x[:, j], side * sight.points.score[:, j])
+            if edge is not None:
+                ends.append(f"{sight.names[j]} = {side * edge:.3g}")
+    if ends:
+        yield Caveat(
+            "edges of the support",
+            f"The data stop at {listed(ends, _NAMED)}, where the model's density does not vanish. If the "
+            "model ends there too, its scores mislead: a right model is rejected. Test the logarithm or the "
+            "logit of such columns (with the Jacobian in the log-density), or give the model a sampler.",
+        )
+
+
+def _hard_edge(x: Tensor, score: Tensor) -> float | None:
+    """Where the smallest values stop, if many lie near and the score there does not point inward."""
+    order = x.argsort()
+    low = x[order] - x.min()
+    few = max(_NEAR[1], round(_NEAR[0] * len(x)))
+    if 4 * few >= len(x) or float(low[few]) > _HARD[len(x) < _MANY] * float(low[4 * few]):
+        return None
+    spread = float(x.quantile(0.75) - x.quantile(0.25)) / 1.35
+    inward = float(score[order[: few + 1]].mean()) * spread
+    return float(x.min()) if inward < _INWARD else None
+
+
+_LOOKS: tuple[Callable[[_Sight], Iterator[Caveat]], ...] = (
+    _constant,
+    _repeated,
+    _dependent,
+    _fitted,
+    _edges,
+    _discrete,
+)

@@ -1,0 +1,185 @@
+"""What a p-value takes for granted: seen where it does not hold, and not where it does."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+import steincritic as sc
+from steincritic.data.points import scored
+from steincritic.errors import DoubtfulWarning, InputError
+from steincritic.gof.assumptions import dependence_of_rows, find_caveats
+from steincritic.rng import generator
+
+QUICK = sc.Combined(critics=None, draws=99, reference=50, cache=False)
+PLANE = sc.models.GaussianMixture([[0.0, 0.0]])
+
+
+def chain(n, dim, correlation, seed):
+    """A stationary autoregression with standard normal rows."""
+    noise = torch.randn(n, dim, generator=generator(seed, "chain"), dtype=torch.float64)
+    rows = [noise[0]]
+    for step in noise[1:]:
+        rows.append(correlation * rows[-1] + math.sqrt(1 - correlation**2) * step)
+    return torch.stack(rows)
+
+
+def kinds(model, x, **options):
+    model = None if model is None else sc.as_model(model)
+    points = x if isinstance(x, sc.ScoredPoints) else scored(model, x)
+    return [caveat.kind for caveat in find_caveats(model, points, **options)]
+
+
+@pytest.mark.parametrize(("n", "dim"), [(50, 1), (200, 5), (1000, 30)])
+def test_good_data_get_no_word_in_98_of_100(n, dim):
+    q = sc.models.GaussianMixture([[0.0] * dim])
+    told = sum(bool(kinds(q, q.sample(n, seed=k), by_scores=True)) for k in range(100, 200))
+    assert told <= 4  # binomial(100, 0.01), left four times in a thousand
+
+
+def test_heavy_tails_alone_are_no_dependence():
+    cauchy = [torch.randn(2, 200, 3, generator=generator(k, "cauchy")).double() for k in range(100)]
+    assert sum(dependence_of_rows(a / b) is not None for a, b in cauchy) <= 4
+
+
+@pytest.mark.parametrize("correlation", [0.5, -0.5, 0.9])
+def test_dependent_rows_are_found_in_95_of_100(correlation):
+    found = sum(
+        dependence_of_rows(chain(200, 2, correlation, seed)) is not None for seed in range(1000, 1100)
+    )
+    assert found >= 95
+
+
+def test_dependence_of_spreads_alone_is_found():
+    slow = chain(500, 1, 0.95, 3)
+    x = torch.randn(500, 1, generator=generator(4), dtype=torch.float64) * slow.exp()
+    _, _, _, distance = dependence_of_rows(x)
+    assert distance
+
+
+def test_sorted_rows_are_not_called_dependent():
+    x = PLANE.sample(300, seed=1)
+    assert kinds(PLANE, x[x[:, 0].argsort()]) == []
+
+
+def test_repeated_rows():
+    x = PLANE.sample(150, seed=2)
+    assert "repeated rows" in kinds(PLANE, torch.cat([x, x])[torch.randperm(300, generator=generator(1))])
+    once = torch.cat([x, x[:1]])
+    assert kinds(PLANE, once) == []
+
+
+def test_rounded_and_whole_columns_are_all_named():
+    q = sc.models.GaussianMixture([[0.0] * 4], 9.0)
+    x = q.sample(300, seed=3)
+    x[:, 1] = x[:, 1].round()
+    x[:, 3] = x[:, 3].round()
+    x[:, 2] = (x[:, 2] * 2).round() / 2
+    found = find_caveats(q, scored(q, x), ["height", "children", "shoe size", "rooms"])
+    told = {caveat.kind: caveat.detail for caveat in found}
+    assert "children, rooms" in told["discrete columns"]
+    assert "shoe size" in told["rounded columns"] and "height" not in str(told)
+
+
+def test_whole_numbers_that_hardly_repeat_are_fine():
+    q = sc.models.GaussianMixture([[0.0]], 1e10)
+    assert kinds(q, q.sample(300, seed=4).round()) == []
+
+
+def test_constant_columns_and_flat_data_are_told_before_the_p_value():
+    q = sc.models.GaussianMixture([[0.0] * 3])
+    x = q.sample(100, seed=5)
+    constant = x.clone()
+    constant[:, 1] = 0.7
+    flat = x.clone()
+    flat[:, 2] = flat[:, 0] + flat[:, 1]
+    for data, word in ((constant, "x2 = 0.7"), (flat, "x1, x2, x3 decide each other")):
+        with pytest.warns(DoubtfulWarning):
+            lines = sc.gof_test(q, data, QUICK).summary().splitlines()
+        assert lines[0].startswith("Read this first") and word in lines[0]
+        assert "p <" in lines[1] or "p =" in lines[1]
+
+
+@pytest.mark.parametrize("dim", [1, 2, 10])
+def test_a_mixture_fitted_to_the_rows_is_found_and_held_out_rows_are_not(dim):
+    mixture = pytest.importorskip("sklearn.mixture")
+    seen = held_out = 0
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        x, other = rng.gamma(2.0, size=(2, 300, dim))
+        fitted = mixture.GaussianMixture(10, random_state=0).fit(x)
+        seen += "fitted to these rows" in kinds(fitted, x)
+        held_out += "fitted to these rows" in kinds(fitted, other)
+    assert seen >= 9 and held_out == 0
+
+
+def test_a_kernel_density_knows_its_own_rows():
+    neighbors = pytest.importorskip("sklearn.neighbors")
+    x, other = np.random.default_rng(1).normal(size=(2, 200, 2))
+    fitted = neighbors.KernelDensity(bandwidth=0.5).fit(x)
+    assert "fitted to these rows" in kinds(fitted, x)
+    assert "fitted to these rows" not in kinds(fitted, other)
+
+
+EDGED = {  # log-density on the half line, and draws from it
+    "exponential": (lambda x: -x.sum(-1), lambda z: -z.sigmoid().log()),
+    "half normal": (lambda x: -x.square().sum(-1) / 2, lambda z: z.abs()),
+}
+
+
+@pytest.mark.parametrize("name", EDGED)
+def test_an_edge_where_the_density_does_not_vanish_is_named(name):
+    log_density, draws = EDGED[name]
+    z = torch.randn(300, 2, generator=generator(6), dtype=torch.float64)
+    x = draws(torch.special.ndtr(z).logit() if name == "exponential" else z)
+    assert kinds(log_density, x, by_scores=True) == ["edges of the support"]
+    assert kinds(log_density, x) == []  # a test by draws of the model has no such trouble
+
+
+def test_an_edge_is_told_beside_the_verdict_where_scores_alone_are_used():
+    z = torch.randn(200, 1, generator=generator(7), dtype=torch.float64).abs()
+    with pytest.warns(DoubtfulWarning, match="The data stop at x1"):
+        result = sc.gof_test(lambda x: -x.square().sum(-1) / 2, z, "ksd")
+    assert "Caution: The data stop" in result.summary()
+    assert result.to_dict()["caveats"][0]["kind"] == "edges of the support"
+
+
+@pytest.mark.parametrize("test", [QUICK, sc.Ksd(draws=199)])
+@pytest.mark.filterwarnings("ignore::steincritic.DoubtfulWarning")
+def test_dependent_rows_keep_the_level_where_it_is_said_that_they_are(test):
+    """The control: the same tests reject far too often where it is not said."""
+    told = silent = 0
+    for seed in range(60):
+        x = chain(300, 2, 0.6, 5000 + seed)
+        told += sc.gof_test(PLANE, x, test, seed=seed, dependent=True).rejected
+        silent += sc.gof_test(PLANE, x, test, seed=seed).rejected
+    assert told <= 9  # binomial(60, 0.05), left three times in a thousand
+    assert silent >= 15
+
+
+def test_dependent_rows_say_what_was_done_and_are_not_warned_of():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = sc.gof_test(PLANE, chain(300, 2, 0.6, 1), QUICK, dependent=True)
+    assert not result.exact and "Rows were taken as dependent" in result.summary()
+    assert sc.gof_test(PLANE, chain(400, 2, 0.5, 2) + 1.0, QUICK, dependent=True).rejected
+
+
+def test_a_test_without_signs_cannot_take_dependent_rows():
+    with pytest.raises(InputError, match="combined and ksd; got split"):
+        sc.gof_test(PLANE, PLANE.sample(100, seed=1), "split", dependent=True)
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_few_points_far_away_are_rejected_where_the_model_can_be_sampled(n):
+    result = sc.gof_test(PLANE, PLANE.sample(n, seed=1) + 100)
+    assert result.rejected and result.exact
+
+
+def test_few_points_without_a_sampler_cannot_reject_and_say_so_first():
+    with pytest.warns(DoubtfulWarning, match="cannot reject"):
+        result = sc.gof_test((PLANE.score, None), PLANE.sample(4, seed=1) + 100)
+    assert not result.rejected
+    assert result.summary().startswith("Read this first: 4 points cannot give a p-value below 0.12")
