@@ -40,9 +40,11 @@ def check_level(level: float) -> None:
         raise InputError(f"level must lie in (0, 1), for example 0.05: got {level!r}")
 
 
-def check_count(value: int, *, name: str, least: int = 1) -> None:
+def check_count(value: int, *, name: str, least: int = 1, most: float = math.inf) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    if value > most:
+        raise InputError(f"{name} must be a whole number of at most {most}, got {value!r}")
 
 
 def check_positive(value: float, *, name: str) -> None:

@@ -1,9 +1,11 @@
-"""Writing files so that no reader ever sees half of one, and reading tensors without running code."""
+"""Files that are whole or not there, that know when they are damaged, and whose reading runs no code."""
 
+import hashlib
 import json
 import math
 import os
-import tempfile
+import secrets
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, is_dataclass
@@ -12,11 +14,19 @@ from pathlib import Path
 from typing import IO, Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 from torch import Tensor
 
 from steincritic.errors import FileFormatError, InputError
+
+if sys.platform != "win32":
+    import fcntl
+
+_VERSION = 2  # of the files of tensors, whatever their kind
+_BLANK = b"0" * 64  # where the hash of a file will stand
+_UNFINISHED = ".steincritic"  # ends the names of files that are being written
+_DAMAGE = (SafetensorError, ValueError, KeyError, TypeError, AttributeError, AssertionError, RuntimeError)
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -30,21 +40,23 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
     """A file to write to; it takes the name when the block ends well, until then the old one stands."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, beside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        _clear(path.parent)
+        file, beside = _opened_beside(path)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from None
     try:
-        with os.fdopen(handle, "wb") as file:
+        with file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(beside, 0o644)
-        os.replace(beside, path)
+            if sys.platform == "win32":
+                file.close()  # an open file is not renamed there
+            os.replace(beside, path)  # locked until it has its name
     except OSError as error:
-        Path(beside).unlink(missing_ok=True)
+        beside.unlink(missing_ok=True)
         raise InputError(f"cannot write {path}: {error.strerror}; the old file is untouched") from None
     except BaseException:
-        Path(beside).unlink(missing_ok=True)
+        beside.unlink(missing_ok=True)
         raise
     with suppress(OSError):  # some file systems do not open folders; the rename stands all the same
         descriptor = os.open(path.parent, os.O_RDONLY)
@@ -54,31 +66,94 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
             os.close(descriptor)
 
 
+def _opened_beside(path: Path) -> tuple[IO[bytes], Path]:
+    """A new file in the same folder, with the rights that the umask leaves, locked by its writer."""
+    while True:
+        beside = path.with_name(f".{path.name[:32]}.{secrets.token_hex(8)}{_UNFINISHED}")
+        file = beside.open("xb")
+        _locked(file, wait=True)
+        if os.fstat(file.fileno()).st_nlink:
+            return file, beside
+        file.close()  # another process cleared it away before the lock
+
+
+def _clear(folder: Path) -> None:
+    """Remove what killed writers left behind; the file of a living one is locked."""
+    for left in folder.glob(f".*{_UNFINISHED}"):
+        with suppress(OSError), left.open("r+b") as file:
+            if _locked(file, wait=False):
+                left.unlink()
+
+
+def _locked(file: IO[bytes], *, wait: bool) -> bool:
+    if sys.platform == "win32":
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # another process has it, or the file system has no locks
+        return False
+    return True
+
+
 def write_json(path: Path, content: dict[str, Any]) -> None:
     write_atomically(path, (json.dumps(content, indent=1) + "\n").encode())
 
 
-def write_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
-    """Tensors and a JSON description in one safetensors file."""
+def json_digest(content: Any) -> str:
+    """SHA-256 of JSON values, whatever their order and spacing in a file."""
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, Any], *, kind: str) -> None:
+    """Tensors and a JSON description in one safetensors file, with its kind, version and SHA-256.
+
+    The hash is that of the whole file, with zeros in its own place.
+    """
     held = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-    write_atomically(path, save(held, metadata={"steincritic": json.dumps(about)}))
+    told = {"sha256": _BLANK.decode(), "version": _VERSION, "kind": kind, "about": about}
+    data = save(held, metadata={"steincritic": json.dumps(told)})
+    start, digest = data.index(_BLANK), hashlib.sha256(data).hexdigest()
+    with atomic_file(path) as file:
+        file.write(data[:start] + digest.encode())
+        file.write(memoryview(data)[start + len(_BLANK) :])
 
 
 def read_tensors(
-    path: Path, *, device: torch.device | str = "cpu"
+    path: Path, *, kind: str, device: torch.device | str = "cpu"
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors and the description; anything that is no such file is refused, nothing is executed."""
+    """The tensors and the description; a damaged file or one of another kind is refused, none is executed."""
     if not path.is_file():
         raise InputError(f"no such file: {path}")
     try:
-        with safe_open(path, framework="pt", device=str(device)) as file:
-            about = json.loads((file.metadata() or {})["steincritic"])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}
-    except (SafetensorError, OSError, KeyError, ValueError) as error:
-        raise FileFormatError(f"{path} is not a steincritic file or is damaged: {error}") from None
-    if not isinstance(about, dict):
-        raise FileFormatError(f"{path} is not a steincritic file: its description is no object")
-    return tensors, about
+        data = path.read_bytes()
+        told = _told(data)
+        version, found, about = told["version"], told["kind"], dict(told["about"])
+        tensors = load(data)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
+    except _DAMAGE:
+        raise FileFormatError(
+            f"{path} is not a steincritic file or is damaged; take another copy, or make it again"
+        ) from None
+    if version != _VERSION:
+        raise FileFormatError(f"{path} is of another version of steincritic: save it again with this one")
+    if found != kind:
+        raise FileFormatError(f"{path} must be a file of kind {kind!r}, it is one of kind {found!r}")
+    return {name: value.to(device) for name, value in tensors.items()}, about
+
+
+def _told(data: bytes) -> dict[str, Any]:
+    """What a file says of itself, if it is whole; raises one of `_DAMAGE` if it is not."""
+    end = 8 + int.from_bytes(data[:8], "little")
+    told: dict[str, Any] = json.loads(json.loads(data[8:end])["__metadata__"]["steincritic"])
+    if "format" in told and "sha256" not in told:  # of a time before hashes
+        return {"version": 1, "kind": None, "about": {}}
+    digest = hashlib.sha256(data[:end].replace(told["sha256"].encode(), _BLANK, 1))
+    digest.update(memoryview(data)[end:])
+    if digest.hexdigest() != told["sha256"]:
+        raise ValueError("another hash")
+    return told
 
 
 def plain(value: Any) -> Any:

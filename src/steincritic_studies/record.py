@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 
-from steincritic.errors import FileFormatError, InputError
-from steincritic.files import package_version, plain, write_atomically
+from steincritic.errors import FileFormatError, InputError, first_line
+from steincritic.files import json_digest, package_version, plain, write_atomically
 
-_FORMAT = "steincritic-record-1"
+_FORMAT, _BEFORE = "steincritic-record-2", "steincritic-record-1"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,20 +30,24 @@ class Record:
     finished: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
     def save(self, path: Path) -> None:
-        text = json.dumps({"format": _FORMAT, **plain(asdict(self))}, indent=1, allow_nan=False)
+        content = {"format": _FORMAT, **plain(asdict(self))}
+        text = json.dumps(content | {"sha256": json_digest(content)}, indent=1, allow_nan=False)
         write_atomically(path, (text + "\n").encode())
 
     @classmethod
     def load(cls, path: Path) -> "Record":
+        """Read a record; one that was made before records had a hash is taken as it is."""
         if not path.is_file():
             raise InputError(f"no record at {path}")
         try:
             content = json.loads(path.read_text())
-            if content.pop("format") != _FORMAT:
+            if content["format"] != _BEFORE and content.pop("sha256") != json_digest(content):
+                raise ValueError("it was changed after it was written")
+            if content.pop("format") not in (_FORMAT, _BEFORE):
                 raise ValueError("another format")
             return cls(**content)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise FileFormatError(f"{path} is not a steincritic record: {error}") from None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise FileFormatError(f"{path} is not a steincritic record: {first_line(error)}") from None
 
 
 def environment(device: torch.device) -> dict[str, Any]:

@@ -8,7 +8,6 @@ Only the calling process writes. Workers send their result back as JSON text, so
 common, and no two processes write one file. A job runs on one thread in every engine.
 """
 
-import hashlib
 import json
 import math
 import sys
@@ -25,7 +24,7 @@ import torch
 
 from steincritic.engine import EngineName, WorkerError, check_engine, cores, spread
 from steincritic.errors import DoubtfulWarning, FileFormatError, InputError, check_count
-from steincritic.files import write_atomically
+from steincritic.files import json_digest, write_atomically
 
 Progress = Callable[[int, int], None]  # jobs done, jobs in all
 Result = dict[str, Any]
@@ -94,7 +93,7 @@ class _Task:
     @classmethod
     def of(cls, function: Callable[[Any], Result], job: Any) -> "_Task":
         about = {"format": _FORMAT, "function": _name(function), "config": _plain(job, "job")}
-        return cls(function, job, about, _key(about))
+        return cls(function, job, about, json_digest(about))
 
 
 @dataclass(frozen=True)
@@ -152,7 +151,7 @@ def _outcomes_of(
 
 def _write(folder: Path, task: _Task, outcome: _Outcome) -> Result:
     result: Result = json.loads(outcome.result)  # as a later run will read it
-    content = {**task.about, "seconds": outcome.seconds, "result": result, "checksum": _key(result)}
+    content = {**task.about, "seconds": outcome.seconds, "result": result, "checksum": json_digest(result)}
     write_atomically(folder / f"{task.key}.json", (json.dumps(content, indent=1) + "\n").encode())
     return result
 
@@ -173,22 +172,18 @@ def _read_finished(folder: Path, keys: Iterable[str]) -> dict[str, Result]:
 
 
 def _read(path: Path, key: str) -> Result:
-    data = path.read_bytes()
     try:
-        content = json.loads(data)
+        content = json.loads(path.read_bytes())
         about = {name: content[name] for name in ("format", "function", "config")}
         result: Result = content["result"]
-        whole = (_key(about), _key(result)) == (key, content["checksum"])
-    except (ValueError, KeyError, TypeError, RecursionError):
+        whole = (json_digest(about), json_digest(result)) == (key, content["checksum"])
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         whole = False
     if not whole:
         raise FileFormatError(f"{path} does not hold the result that its name promises")
     return result
-
-
-def _key(values: Mapping[str, Any]) -> str:
-    canonical = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def _plain(value: Any, where: str) -> Any:

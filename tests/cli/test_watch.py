@@ -204,6 +204,8 @@ def test_an_interrupted_watch_of_a_growing_file_goes_on_exactly(run):
     write("whole.csv", GOOD[:120])
     wanted = run(f"watch whole.csv {WATCH} --state wanted --json")[1]
     assert seen + objects(out) == objects(wanted) and seen[-1]["log_wealth"] != 0
-    (left, about), (right, about_right) = (read_tensors(Path(name)) for name in ("state", "wanted"))
+    (left, about), (right, about_right) = (
+        read_tensors(Path(name), kind="watch state") for name in ("state", "wanted")
+    )
     assert about == about_right and left.keys() == right.keys()
     assert all(torch.equal(left[name], right[name]) for name in left)

@@ -111,7 +111,7 @@ BAD = {
     f"witness nowhere.npy {CRITIC}": "no such data file: nowhere.npy",
     "witness x.npy --critic nowhere --model models.py:normal": "no such file: nowhere",
     "witness x.npy --critic x.csv --model models.py:normal": "x.csv is not a steincritic file or is damaged",
-    "witness x.npy --critic other --model models.py:normal": "other is not a saved critic",
+    "witness x.npy --critic other --model models.py:normal": "it is one of kind 'else'",
     "witness x.npy --critic doctored --model models.py:normal": "doctored: the critic is damaged",
     "witness x.npy --critic cut --model models.py:normal": "cut is not a steincritic file or is damaged",
     "witness x.npy --critic critic --model models.py:three": "data have 2 columns but the model has 3",
@@ -119,6 +119,10 @@ BAD = {
     "witness far.npy --critic critic --model models.py:edge": "the model's score is not finite in row 9000",
     f"witness x.npy {CRITIC} --chunk 0": "chunk must be a whole number of at least 1",
     f"witness x.npy {CRITIC} --out x.npy": "--out x.npy is the data",
+    f"witness x.npy {CRITIC} --out ./critic": "--out critic is the critic",
+    f"witness x.npy {CRITIC} --out models.py": "--out models.py is the model",
+    "witness x.npy --critic critic --model rbm:machine --out machine": "--out machine is the model",
+    "witness x.npy --critic critic --model m.safetensors --out m.safetensors": "is the model",
     f"witness x.npy {CRITIC} --out x.csv/w.csv": "cannot write x.csv/w.csv",
     f"witness nan.npy {CRITIC} --drop-nan": "no row of nan.npy is free of NaN",
 }
@@ -126,9 +130,9 @@ BAD = {
 
 @pytest.mark.parametrize("line", BAD)
 def test_what_is_the_users_to_mend_is_one_line_and_exit_code_2(run, line):
-    tensors, about = read_tensors(Path("critic"))
-    write_tensors(Path("other"), tensors, {"format": "else"})
-    write_tensors(Path("doctored"), tensors | {"snapshot/0/w1": torch.zeros(1, 5, 128)}, about)
+    tensors, about = read_tensors(Path("critic"), kind="critic")
+    write_tensors(Path("other"), tensors, about, kind="else")
+    write_tensors(Path("doctored"), tensors | {"snapshot/0/w1": torch.zeros(1, 5, 128)}, about, kind="critic")
     Path("cut").write_bytes(Path("critic").read_bytes()[:-100])
     np.save("three.npy", np.zeros((4, 3)))
     np.save("nan.npy", np.full((4, 2), np.nan))

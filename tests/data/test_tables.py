@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steincritic.data import read_points, read_table
+from steincritic.data import binary, read_points, read_table
 from steincritic.data.delimited import CsvParser
 from steincritic.errors import FileFormatError, InputError
 
@@ -246,6 +246,21 @@ def test_a_header_that_promises_what_no_machine_holds_is_refused(tmp_path):
     path = save_array(tmp_path, "x.npy", VALUES)
     path.write_bytes(path.read_bytes().replace(b"(3, 2), }        ", b"(3, 2" + b"0" * 8 + b"), }"))
     assert "x.npy" in refusal(path)
+
+
+def test_a_small_file_that_unpacks_to_very_much_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
+    zeros = np.zeros((2**17, 4))
+    np.savez_compressed(tmp_path / "x.npz", zeros)
+    assert read_table(tmp_path / "x.npz").x.shape == zeros.shape  # 4 MiB do no harm
+    monkeypatch.setattr(binary, "_SMALL", 2**20)
+    paths = [tmp_path / "x.npz"]
+    if find_spec("pyarrow"):
+        paths.append(save_parquet(tmp_path / "x.parquet", **{name: zeros[:, 0] for name in "abcd"}))
+    for path in paths:
+        assert "and claims to unpack to 4194" in refusal(path)
+    noise = np.random.default_rng(0).normal(size=zeros.shape).astype(np.float32)
+    np.savez_compressed(tmp_path / "y.npz", noise)
+    assert np.array_equal(read_table(tmp_path / "y.npz").x, noise)
 
 
 @needs_pyarrow

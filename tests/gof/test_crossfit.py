@@ -371,10 +371,17 @@ def damage(path):
 
 
 def replace_by_foreign(path):
-    write_tensors(path, {"early": torch.ones(2, 2)}, {"format": "another"})
+    write_tensors(path, {"early": torch.ones(2, 2)}, {}, kind="another")
 
 
-@pytest.mark.parametrize("harm", [damage, replace_by_foreign, lambda path: path.write_bytes(b"")])
+def replace_by_another_models(path):
+    gof_test(GaussianMixture([[0.0, 0.1]]), X, test=replace(TINY, cache=path.parent / "other"))
+    os.replace(files(path.parent / "other")[0], path)
+
+
+@pytest.mark.parametrize(
+    "harm", [damage, replace_by_foreign, replace_by_another_models, lambda path: path.write_bytes(b"")]
+)
 def test_a_damaged_file_is_ignored_and_made_anew(tmp_path, made, harm):
     config = replace(TINY, cache=tmp_path)
     first = gof_test(Q, X, test=config)
@@ -404,7 +411,7 @@ def test_a_folder_that_cannot_be_written_does_not_fail_the_test(tmp_path):
 
 
 def test_a_cache_that_cannot_be_read_counts_as_none(tmp_path, monkeypatch):
-    def refuse(path):
+    def refuse(path, *, kind):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(cache, "read_tensors", refuse)

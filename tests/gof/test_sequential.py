@@ -12,6 +12,7 @@ from reference import Z_MAX, z_of_mean
 from steincritic import ScoredPoints
 from steincritic.critics import MLP
 from steincritic.errors import DoubtfulWarning, FileFormatError, InputError, ModelError
+from steincritic.files import read_tensors, write_tensors
 from steincritic.gof import betting
 from steincritic.gof.betting import Sequential
 from steincritic.gof.evalues import mean_bound, pooled_wealth, soft_rank, truncated, wealth_path
@@ -309,17 +310,20 @@ def test_a_bad_level_or_seed_is_refused_at_once(bad):
 def test_files_that_are_no_state_are_refused(tmp_path):
     last(watch(Q, batches(2), test=SOFT)).save(tmp_path / "state")
     content = (tmp_path / "state").read_bytes()
-    for name, damaged in {
-        "short": content[: len(content) // 2],
-        "text": b"hello",
-        "format": content.replace(b"steincritic-watch-1", b"steincritic-watch-0"),
-        "wealth": content.replace(b"log_wealths", b"log_wealthy"),
-        "count": content.replace(b'\\"etas\\": [0.0, 0.1,', b'\\"etas\\": [0.0     ,'),
-        "critic": content.replace(b"critic/snapshot/0/w1", b"critic/snapshot/0/w9"),
+    (tmp_path / "short").write_bytes(content[: len(content) // 2])
+    (tmp_path / "text").write_bytes(b"hello")
+    tensors, about = read_tensors(tmp_path / "state", kind="watch state")
+    for name, (arrays, description) in {
+        "kind": (tensors, about),
+        "wealth": ({k: v for k, v in tensors.items() if k != "log_wealths"}, about),
+        "count": (tensors, about | {"test": about["test"] | {"etas": [0.0, 0.1]}}),
+        "critic": ({k: v for k, v in tensors.items() if k != "critic/snapshot/0/w1"}, about),
+        "wide": (tensors, about | {"test": about["test"] | {"network": {"hidden": [25_000, 25_000]}}}),
     }.items():
-        assert damaged != content, name
-        (tmp_path / name).write_bytes(damaged)
-        with pytest.raises(FileFormatError):
+        kind = "critic" if name == "kind" else "watch state"
+        write_tensors(tmp_path / name, arrays, description, kind=kind)
+    for name in ("short", "text", "kind", "wealth", "count", "critic", "wide"):
+        with pytest.raises(FileFormatError, match=name):
             load_watch(tmp_path / name)
 
 

@@ -123,8 +123,8 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
             fit_energy(EnergyMLP(hidden=(6,)), given.pop("x"), **given, checkpoint=path)
     with pytest.raises(InputError, match="other data or settings"):
         fit_energy(EnergyMLP(hidden=(6,), spread=3.0), X, learning=QUICK, seed=0, checkpoint=path)
-    tensors, about = read_tensors(path)
-    write_tensors(path, tensors, about | {"format": "another"})
+    tensors, about = read_tensors(path, kind="learning checkpoint")
+    write_tensors(path, tensors, about, kind="another")
     with pytest.raises(FileFormatError):
         fit_energy(EnergyMLP(hidden=(6,)), X, learning=QUICK, seed=0, checkpoint=path)
 

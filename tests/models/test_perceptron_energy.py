@@ -61,12 +61,15 @@ def test_files_that_are_no_models_are_refused(tmp_path):
     with pytest.raises(FileFormatError):
         load_object(str(path))
     save_model(energy(), path)
-    tensors, about = read_tensors(path)
-    for wrong in (about | {"format": "other"}, about | {"kind": "flow"}, about | {"spread": -1.0}):
-        write_tensors(path, tensors, wrong)
+    tensors, about = read_tensors(path, kind="model")
+    for wrong in (about | {"kind": "flow"}, about | {"spread": -1.0}):
+        write_tensors(path, tensors, wrong, kind="model")
         with pytest.raises(FileFormatError):
             load_object(str(path))
-    write_tensors(path, {"w1": tensors["w1"]}, about)
+    write_tensors(path, tensors, about, kind="critic")
+    with pytest.raises(FileFormatError, match="must be a file of kind 'model'"):
+        load_object(str(path))
+    write_tensors(path, {"w1": tensors["w1"]}, about, kind="model")
     with pytest.raises(FileFormatError):
         load_object(str(path))
     with pytest.raises(InputError, match="only GaussianBernoulliRBM"):

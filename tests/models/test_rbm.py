@@ -142,6 +142,7 @@ def test_a_random_machine_has_weights_of_random_sign_and_follows_its_seed():
         (lambda: GaussianBernoulliRBM([[1.0], [2.0, 3.0]], [0.0], [0.0]), "weights must be an array"),
         (lambda: GaussianBernoulliRBM([[torch.nan]], [0.0], [0.0]), "weights must be finite"),
         (lambda: GaussianBernoulliRBM([[1.0]], [0.0], [0.0], sweeps=0), "sweeps must be a whole number"),
+        (lambda: GaussianBernoulliRBM([[1.0]], [0.0], [0.0], sweeps=10**12), "at most 1000000"),
         (lambda: small_rbm().sample(0), "n must be a whole number"),
         (lambda: random_rbm(0, 3, seed=0), "at least one visible and one hidden unit"),
         (lambda: random_rbm(3, 0, seed=0), "at least one visible and one hidden unit"),

@@ -81,6 +81,7 @@ def test_what_json_cannot_hold_is_refused_before_anything_is_written(tmp_path):
 
 
 def content(**changes):
+    """A record of the time before they had a hash."""
     kept = {"format": "steincritic-record-1", **plain(RECORD)}
     return json.dumps({k: v for k, v in (kept | changes).items() if v is not ...}).encode()
 

@@ -117,8 +117,8 @@ def test_a_truncated_checkpoint_is_refused_in_one_line(tmp_path, keep):
 
 def test_a_file_of_another_kind_is_no_checkpoint(tmp_path):
     path = tmp_path / "training.safetensors"
-    write_tensors(path, {"x": torch.zeros(1)}, {"format": "something else"})
-    with pytest.raises(FileFormatError, match="not a training checkpoint"):
+    write_tensors(path, {"x": torch.zeros(1)}, {}, kind="something else")
+    with pytest.raises(FileFormatError, match="must be a file of kind 'training checkpoint'"):
         fit(path)
 
 
@@ -144,5 +144,5 @@ def test_a_checkpoint_holds_the_epoch_and_the_stages(tmp_path):
     path = tmp_path / "training.safetensors"
     with pytest.raises(Interrupted):
         fit(path, callbacks=[stop_after(2)])
-    _, about = read_tensors(path)
+    _, about = read_tensors(path, kind="training checkpoint")
     assert about["epoch"] == 2 and len(about["stages"]) == 2

@@ -1,18 +1,16 @@
 """A fitted critic: field, witness and file."""
 
-import json
 import pickle
 
 import numpy as np
 import pytest
 import torch
-from safetensors import safe_open
-from safetensors.torch import load_file, save_file
 
 from reference import Z_MAX, small_module, z_of_mean
 from steincritic.critics import MLP
 from steincritic.data import ScoredPoints, problem, scored
 from steincritic.errors import DivergedError, FileFormatError, InputError
+from steincritic.files import read_tensors, write_tensors
 from steincritic.models import GaussianMixture, PairModel
 from steincritic.stein import witness_of
 from steincritic.training import Staged, Training, fixed
@@ -172,11 +170,9 @@ def test_points_of_another_dimension_are_refused(critic, given):
 
 def doctored(path, change):
     """Rewrite a saved critic with its arrays or its description changed."""
-    with safe_open(path, framework="pt") as file:
-        about = json.loads(file.metadata()["steincritic"])
-    tensors = load_file(path)
+    tensors, about = read_tensors(path, kind="critic")
     change(tensors, about)
-    save_file(tensors, path, metadata={"steincritic": json.dumps(about)})
+    write_tensors(path, tensors, about, kind="critic")
 
 
 @pytest.mark.parametrize(
@@ -192,8 +188,6 @@ def doctored(path, change):
         lambda t, a: t.update({"coefficients": torch.zeros(5, 1)}),
         lambda t, a: t.update({"frame/scale": torch.ones(3)}),
         lambda t, a: t.update({"frame/location": torch.ones(1)}),
-        lambda t, a: a.update(format="steincritic-critic-99"),
-        lambda t, a: a.pop("format"),
         lambda t, a: a.update(network={"hidden": [6, 5], "activation": "evil"}),
         lambda t, a: a.update(network={"hidden": [7, 5]}),
         lambda t, a: a.update(network=[1]),
@@ -208,6 +202,14 @@ def test_doctored_critics_are_refused_in_one_line(critic, tmp_path, change):
     with pytest.raises(FileFormatError, match=r"critic\.safetensors") as caught:
         load_critic(path)
     assert "\n" not in str(caught.value)
+
+
+def test_widths_that_a_file_claims_are_compared_before_anything_is_built(critic, tmp_path, monkeypatch):
+    critic.save(tmp_path / "c")
+    doctored(tmp_path / "c", lambda t, a: a.update(network={"hidden": [25_000, 25_000]}))
+    monkeypatch.delattr(MLP, "init")
+    with pytest.raises(FileFormatError, match="do not fit the network"):
+        load_critic(tmp_path / "c")
 
 
 @pytest.mark.parametrize("keep", [0.0, 0.01, 0.5, 0.99])

@@ -66,10 +66,16 @@ class Witness(Common, AsJson, OnDevice, _CriticFile, Model, Data):
     def check(self) -> None:
         super().check()
         check_count(self.chunk, name="chunk")
-        if self.out is not None and self.out.resolve() == self.data.resolve():
-            raise InputError(f"--out {self.out} is the data; name another file")
         if self.out is not None:
+            self._check_out(self.out)
             check_writable(self.out)
+
+    def _check_out(self, out: Path) -> None:
+        """Nothing that is read is written over."""
+        model = {Path(self.model.removeprefix("rbm:")): "model", Path(self.model.rpartition(":")[0]): "model"}
+        for path, name in {self.data: "data", self.critic: "critic", **model}.items():
+            if out.resolve() == path.resolve():
+                raise InputError(f"--out {out} is the {name}; name another file")
 
     def __call__(self) -> int:
         from steincritic.data.stream import estimated_rows, read_chunks

@@ -60,18 +60,25 @@ class MLP:
             for name in members[0]
         }
 
+    def shapes(self, dim: int) -> dict[str, tuple[int, ...]]:
+        """Of the parameters of one member."""
+        shapes: dict[str, tuple[int, ...]] = {}
+        for layer, (rows, columns) in enumerate(pairwise((dim, *self.hidden, dim)), start=1):
+            shapes |= {f"w{layer}": (rows, columns), f"b{layer}": (1, columns)}
+            if self.learnable_slope and layer <= len(self.hidden):
+                shapes[f"slope{layer}"] = (1, columns)
+        return shapes
+
     def _init_member(self, dim: int, seed: int) -> Parameters:
         source = generator(seed, "init")
-        sizes = (dim, *self.hidden, dim)
         member: Parameters = {}
-        for layer, (rows, columns) in enumerate(pairwise(sizes), start=1):
-            uniform = torch.rand(rows, columns, generator=source, dtype=torch.float64)
-            member[f"w{layer}"] = (2 * uniform - 1) / math.sqrt(rows)
-            member[f"b{layer}"] = torch.zeros(1, columns, dtype=torch.float64)
-            if self.learnable_slope and layer <= len(self.hidden):
-                member[f"slope{layer}"] = torch.ones(1, columns, dtype=torch.float64)
+        for name, shape in self.shapes(dim).items():
+            member[name] = torch.full(shape, float(name.startswith("slope")), dtype=torch.float64)
+            if name.startswith("w"):
+                uniform = torch.rand(shape, generator=source, dtype=torch.float64)
+                member[name] = (2 * uniform - 1) / math.sqrt(shape[0])
         if self.start == "zero":
-            member[f"w{len(sizes) - 1}"].zero_()
+            member[f"w{len(self.hidden) + 1}"].zero_()
         return member
 
     @property

@@ -13,6 +13,7 @@ from steincritic.errors import FileFormatError, InputError, listed
 
 Block = tuple[np.ndarray, tuple[str, ...]]  # (k, d) values and the names of the columns
 _SHOWN = 5
+_FOLD, _SMALL = 100, 2**28  # a file unpacks to at most this multiple of its size, or to this many bytes
 
 
 def check_shape(shape: tuple[int, ...], *, name: str, pass_on: str = "pass") -> None:
@@ -71,6 +72,7 @@ def parquet_blocks(path: Path, rows: int) -> Iterator[Block]:
     columns = [f for f in file.schema_arrow if not f.name.startswith("__index_level_")]  # of pandas
     _check_numeric(path, file, columns)
     names = tuple(field.name for field in columns)
+    _check_unpacked(path, 8 * file.metadata.num_rows * len(names))
     for batch in file.iter_batches(batch_size=rows, columns=list(names)):
         values = [_as_floats(batch.column(name)) for name in names]
         if values and len(values[0]):
@@ -91,8 +93,19 @@ def _opened(path: Path) -> Iterator[tuple[IO[bytes], int]]:
             raise FileFormatError(
                 f"{path} must hold one array, it holds {len(parts)}: {shown}; save the wanted one as .npy"
             )
+        _check_unpacked(path, parts[0].file_size)
         with archive.open(parts[0]) as file:
             yield file, parts[0].file_size
+
+
+def _check_unpacked(path: Path, size: int) -> None:
+    """Refuse a small file that claims to hold very much, before any of it is unpacked."""
+    packed = path.stat().st_size
+    if size > max(_FOLD * packed, _SMALL):
+        raise FileFormatError(
+            f"{path} has {packed} bytes and claims to unpack to {size}: no measurements are packed more than "
+            f"{_FOLD}-fold; save it as .npy if it is meant"
+        )
 
 
 def _header(path: Path, file: IO[bytes], size: int) -> tuple[tuple[int, int], bool, np.dtype[Any]]:

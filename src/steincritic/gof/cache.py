@@ -1,8 +1,9 @@
 """Null runs kept on disk: the second test of the same model with the same settings is instant.
 
 One safetensors file per key, written whole or not at all; the oldest go when the folder grows past its
-bound. A key is a hash of what the model does (some of its draws and scores), n, d, the settings and the code
-of this package, so a changed model, or changed code, never meets an old file.
+bound. A key is a hash of what the model does (some of its draws and scores), n, d, the settings, the code
+of this package and the versions of torch and NumPy, so a changed model, or changed code, never meets an old
+file. The key is in the file too, so a file under another's name is not believed.
 """
 
 import hashlib
@@ -13,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,7 +23,7 @@ from steincritic.errors import InputError
 from steincritic.files import read_tensors, write_tensors
 from steincritic.models.base import SamplingModel
 
-_FORMAT = "steincritic-null-2"
+_KIND = "null runs"
 _BOUND = 256 * 2**20  # bytes
 _FEWEST_DRAWS, _MOST_DRAWS = 64, 5000  # of the model, in its fingerprint
 
@@ -40,15 +42,15 @@ class NullCache:
         return cls(Path(place))
 
     def get(self, key: str) -> dict[str, Tensor] | None:
-        """What is kept under the key; a damaged file counts as none."""
+        """What is kept under the key; a damaged file, or one of another key, counts as none."""
         path = self._path(key)
         if path is None:
             return None
         try:
-            tensors, about = read_tensors(path)
+            tensors, about = read_tensors(path, kind=_KIND)
         except (InputError, OSError):
             return None
-        return tensors if about.get("format") == _FORMAT else None
+        return tensors if about.get("key") == key else None
 
     def put(self, key: str, tensors: Mapping[str, Tensor]) -> None:
         """Keep them if the folder can be written; a test never fails for want of a cache."""
@@ -56,7 +58,7 @@ class NullCache:
         if path is None:
             return
         try:
-            write_tensors(path, dict(tensors), {"format": _FORMAT})
+            write_tensors(path, dict(tensors), {"key": key}, kind=_KIND)
             self._trim()
         except (InputError, OSError):  # OSError: another process took a file away meanwhile
             return
@@ -96,7 +98,7 @@ def _code() -> str:
 def fingerprint(model: SamplingModel, n: int, like: Tensor, settings: Mapping[str, Any]) -> str:
     """A hash of the model's behavior, the size of the data and the settings."""
     draws = sample_points(model, min(max(n, _FEWEST_DRAWS), _MOST_DRAWS), seed=0, like=like)
-    about = (_FORMAT, _code(), n, str(like.dtype), like.device.type, settings)
+    about = (_code(), torch.__version__, np.__version__, n, str(like.dtype), like.device.type, settings)
     digest = hashlib.sha256(repr(about).encode())
     for tensor in (draws.x, draws.score):
         digest.update(tensor.contiguous().cpu().view(torch.uint8).numpy().tobytes())

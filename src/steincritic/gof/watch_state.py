@@ -19,7 +19,7 @@ from steincritic.training.critic import Critic
 from steincritic.training.fit import Training
 from steincritic.training.staging import Staged
 
-_FORMAT = "steincritic-watch-1"
+_KIND = "watch state"
 _COUNTS = ("batches", "rejected_at", "log_maximum", "level", "seed")
 
 
@@ -100,7 +100,7 @@ class WatchState:
         """Write everything to one safetensors file: numbers and JSON, no code."""
         tensors = {"log_wealths": self.log_wealths, "log_evalues": self.log_evalues}
         about: dict[str, Any] = {name: getattr(self, name) for name in _COUNTS}
-        about |= {"format": _FORMAT, "test": asdict(self.test), "notes": list(self.notes)}
+        about |= {"test": asdict(self.test), "notes": list(self.notes)}
         if self.past is not None:
             tensors |= {"past/x": self.past.x, "past/score": self.past.score}
         if (bettor := self.bettor) is not None:
@@ -108,14 +108,12 @@ class WatchState:
             tensors |= {f"critic/{name}": value for name, value in critic.items()}
             numbers = {name: getattr(bettor, name) for name in ("trained_on", "number", "scale", "bound")}
             about |= {"critic": of_critic, "bettor": numbers}
-        write_tensors(Path(path), tensors, about)
+        write_tensors(Path(path), tensors, about, kind=_KIND)
 
 
 def load_watch(path: str | Path) -> WatchState:
     """Read a state that `WatchState.save` wrote, to go on with `watch(q, stream, state=...)`."""
-    tensors, about = read_tensors(Path(path))
-    if about.get("format") != _FORMAT:
-        raise FileFormatError(f"{path} is not a saved watch of this version")
+    tensors, about = read_tensors(Path(path), kind=_KIND)
     try:
         state = WatchState(
             test=_test(about["test"]),
@@ -156,3 +154,8 @@ def _check(state: WatchState) -> None:
         raise InputError("points that are not finite")
     if state.bettor is not None and (past is None or len(state.bettor.critic.frame.scale) != past.dim):
         raise InputError("a critic of other dimensions than the past")
+    if (
+        state.bettor is not None
+        and state.bettor.critic.fitted.snapshots.banks[0].network != state.test.network
+    ):
+        raise InputError("a critic of another network than the settings")

@@ -24,7 +24,7 @@ class State:
 class LearningCheckpoint(StateFile):
     """The state of a learning."""
 
-    kind = "learning"
+    kind = "learning checkpoint"
 
     def load(self, identity: str, *, device: torch.device) -> State | None:
         found = self.read(identity, device=device)

@@ -12,6 +12,7 @@ from steincritic.rng import generator
 from steincritic.shapes import Numbers, PerPoint, Points, counted
 
 PARAMETERS = ("weights", "visible_bias", "hidden_bias")  # of a machine, as files name them
+_MOST_SWEEPS = 10**6  # a chain of minutes; what asks for more, a file say, is not believed
 
 
 class GaussianBernoulliRBM(Described):
@@ -31,7 +32,7 @@ class GaussianBernoulliRBM(Described):
         self.weights = as_parameter(weights, "weights")
         self.visible_bias = as_parameter(visible_bias, "visible_bias").to(self.weights)
         self.hidden_bias = as_parameter(hidden_bias, "hidden_bias").to(self.weights)
-        check_count(sweeps, name="sweeps")
+        check_count(sweeps, name="sweeps", most=_MOST_SWEEPS)
         self.sweeps = sweeps
         shapes = tuple(t.shape for t in (self.weights, self.visible_bias, self.hidden_bias))
         if self.weights.ndim != 2 or shapes[1:] != (self.weights.shape[:1], self.weights.shape[1:]):

@@ -9,7 +9,7 @@ from steincritic.models.base import Model
 from steincritic.models.perceptron_energy import PerceptronEnergy
 from steincritic.models.rbm import PARAMETERS, GaussianBernoulliRBM
 
-_FORMAT = "steincritic-model-1"
+_KIND = "model"
 SavedModel = GaussianBernoulliRBM | PerceptronEnergy
 
 
@@ -26,13 +26,11 @@ def save_model(model: Model, path: str | Path) -> None:
             f"only GaussianBernoulliRBM and PerceptronEnergy are saved, got {type(model).__name__}; save the "
             "weights of a module of your own with safetensors"
         )
-    write_tensors(Path(path), tensors, {"format": _FORMAT, **about})
+    write_tensors(Path(path), tensors, about, kind=_KIND)
 
 
 def load_saved(path: str | Path) -> SavedModel:
-    tensors, about = read_tensors(Path(path))
-    if about.get("format") != _FORMAT:
-        raise FileFormatError(f"{path} holds no model: it is of format {about.get('format')!r}")
+    tensors, about = read_tensors(Path(path), kind=_KIND)
     try:
         if about["kind"] == "rbm":
             return GaussianBernoulliRBM(*(tensors[name] for name in PARAMETERS), sweeps=about["sweeps"])

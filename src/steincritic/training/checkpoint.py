@@ -16,7 +16,7 @@ from torch import Tensor
 
 from steincritic.critics.bank import Bank
 from steincritic.data.points import ScoredPoints
-from steincritic.errors import FileFormatError, InputError
+from steincritic.errors import InputError
 from steincritic.files import read_tensors, write_tensors
 from steincritic.training.staging import Stage
 
@@ -32,10 +32,6 @@ class StateFile:
     _written: float = field(default=0.0, init=False, repr=False)
     kind: ClassVar[str]
 
-    @property
-    def format(self) -> str:
-        return f"steincritic-{self.kind}-1"
-
     @classmethod
     def at(cls, place: "str | Path | Self | None") -> "Self | None":
         return place if place is None or isinstance(place, cls) else cls(Path(str(place)))
@@ -44,10 +40,8 @@ class StateFile:
         """Tensors and their description; None where there is no file yet."""
         if not self.path.exists():
             return None
-        tensors, about = read_tensors(self.path, device=device)
-        if about.get("format") != self.format:
-            raise FileFormatError(f"{self.path} is not a {self.kind} checkpoint of this version")
-        if about["identity"] != identity:
+        tensors, about = read_tensors(self.path, kind=self.kind, device=device)
+        if about.get("identity") != identity:
             raise InputError(
                 f"{self.path} belongs to other data or settings: take those, remove it, or name another"
             )
@@ -58,7 +52,7 @@ class StateFile:
         return time.monotonic() - self._written >= self.least_seconds
 
     def write(self, identity: str, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
-        write_tensors(self.path, dict(tensors), {"format": self.format, "identity": identity, **about})
+        write_tensors(self.path, dict(tensors), {"identity": identity, **about}, kind=self.kind)
         self._written = time.monotonic()
 
 
@@ -81,7 +75,7 @@ class Saved:
 class Checkpoint(StateFile):
     """The state of a training."""
 
-    kind = "training"
+    kind = "training checkpoint"
 
     def load(self, identity: str, *, device: torch.device) -> Saved | None:
         found = self.read(identity, device=device)

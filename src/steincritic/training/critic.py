@@ -30,7 +30,7 @@ from steincritic.training.selection import Snapshots
 from steincritic.training.staging import Staged, Staging
 from steincritic.training.suggest import suggest_stagings
 
-_FORMAT = "steincritic-critic-1"
+_KIND = "critic"
 _MISFITS = (KeyError, TypeError, ValueError, RuntimeError, IndexError, AssertionError, StopIteration)
 _HELD_OUT = 0.2  # of the points, for the monitor, as in [repasky2023] section 5.2
 
@@ -101,7 +101,6 @@ class Critic:
         }
         network = self.fitted.snapshots.banks[0].network
         about = {
-            "format": _FORMAT,
             "network": asdict(network) if isinstance(network, MLP) else None,
             "seed": self.fitted.seeds[0],
         }
@@ -138,7 +137,7 @@ class Critic:
 
     def save(self, path: str | Path) -> None:
         """Write the critic to one safetensors file: numbers and JSON, no code."""
-        write_tensors(Path(path), *self.state())
+        write_tensors(Path(path), *self.state(), kind=_KIND)
 
     def _standard_field(self, x: PointsLike) -> Points:
         at = x.x if isinstance(x, ScoredPoints) else as_points(x)
@@ -287,9 +286,7 @@ def load_critic(
     path: str | Path, model: ModelLike | None = None, *, network: nn.Module | None = None
 ) -> Critic:
     """Read a saved critic. A critic that was an nn.Module needs the module again; no code is in the file."""
-    tensors, about = read_tensors(Path(path))
-    if about.get("format") != _FORMAT:
-        raise FileFormatError(f"{path} is not a saved critic of this version")
+    tensors, about = read_tensors(Path(path), kind=_KIND)
     if about.get("network") is None and network is None:
         raise InputError(f"{path} holds a critic that was an nn.Module; pass network=<that module>")
     adapted = None if model is None else as_model(model)
@@ -301,12 +298,15 @@ def load_critic(
 
 def _check_fit(fitted: FittedBank, frame: Frame) -> None:
     """Do the loaded arrays have the names and shapes of such a critic?"""
-    bank = fitted.snapshots.banks[0]
+    bank, dim = fitted.snapshots.banks[0], len(frame.scale)
     if frame.location.ndim != 1 or frame.location.shape != frame.scale.shape:
         raise ValueError(f"frame of shapes {tuple(frame.location.shape)} and {tuple(frame.scale.shape)}")
-    wanted = bank.network.init(len(frame.scale), [0], dtype=bank.dtype, device=bank.device)
+    if isinstance(bank.network, MLP):  # compared before anything of the claimed widths is made
+        wanted = {name: (1, *shape) for name, shape in bank.network.shapes(dim).items()}
+    else:
+        wanted = _shapes(bank.network.init(dim, [0], dtype=bank.dtype, device=bank.device))
     for bank in fitted.snapshots.banks:
-        if _shapes(bank.parameters) != _shapes(wanted):
+        if _shapes(bank.parameters) != wanted:
             raise ValueError(f"weights {_shapes(bank.parameters)} do not fit the network")
 
 

@@ -26,7 +26,15 @@ from steincritic.shapes import Points
 from steincritic.training.fit import Training
 from steincritic_studies.digits.data import as_pixels, digit_parts
 from steincritic_studies.digits.images_figures import draw_images, images_table
-from steincritic_studies.digits.models import FOR_DIGITS, FlowFit, MachineFit, RescaledModel, learn, model_of
+from steincritic_studies.digits.models import (
+    FOR_DIGITS,
+    FlowFit,
+    LearnedFile,
+    MachineFit,
+    RescaledModel,
+    learn,
+    model_of,
+)
 from steincritic_studies.power.jobs import MEDIAN, tests_by_name
 from steincritic_studies.study import Clock, Context, Outcome, Study
 from steincritic_studies.sweep import run_sweep
@@ -152,7 +160,7 @@ def run_image_cell(cell: ImageCell) -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def _model(fit: FlowFit | MachineFit, weights: str, device: str) -> RescaledModel:
-    return model_of(fit, read_tensors(Path(weights), device=device)[0])
+    return model_of(fit, read_tensors(Path(weights), kind=LearnedFile.kind, device=device)[0])
 
 
 @lru_cache(maxsize=1)

@@ -79,7 +79,9 @@ class RescaledModel:
         return self._location + self._scale * torch.cat(parts)
 
 
-class _File(StateFile):
+class LearnedFile(StateFile):
+    """What was learned of digits."""
+
     kind = "image model"
 
 
@@ -94,7 +96,7 @@ def learn(
     callbacks: Sequence[Any],
 ) -> Learned:
     """What the file holds; where there is none, what is learned now and written to it."""
-    file, identity = _File(path), digest_of((train.pixels,), (fit, seed))
+    file, identity = LearnedFile(path), digest_of((train.pixels,), (fit, seed))
     kept = file.read(identity, device=device)
     if kept is not None:
         return kept[0], kept[1]["facts"]
