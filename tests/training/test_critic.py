@@ -184,6 +184,7 @@ def doctored(path, change):
         lambda t, a: [t.pop(name) for name in list(t) if name.startswith("snapshot/")],
         lambda t, a: t.update({"snapshot/0/w2": torch.zeros(1, 2, 2)}),
         lambda t, a: t.update({"snapshot/0/extra": torch.zeros(1)}),
+        lambda t, a: t.update({"snapshot/0/w1": t["snapshot/0/w1"].half()}),
         lambda t, a: t.update({"coefficients": torch.zeros(0, 1)}),
         lambda t, a: t.update({"coefficients": torch.zeros(5, 1)}),
         lambda t, a: t.update({"frame/scale": torch.ones(3)}),

@@ -306,6 +306,8 @@ def _check_fit(fitted: FittedBank, frame: Frame) -> None:
     else:
         wanted = _shapes(bank.network.init(dim, [0], dtype=bank.dtype, device=bank.device))
     for bank in fitted.snapshots.banks:
+        if not bank.dtype.is_floating_point or {v.dtype for v in bank.parameters.values()} != {bank.dtype}:
+            raise ValueError("weights of several kinds of numbers")
         if _shapes(bank.parameters) != wanted:
             raise ValueError(f"weights {_shapes(bank.parameters)} do not fit the network")
 
