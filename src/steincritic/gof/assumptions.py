@@ -29,9 +29,9 @@ _WHOLE = 0.9  # the same of whole numbers
 _FLAT = 1e-10  # variance along the flattest direction, in standardized columns
 _TOO_WELL = 1e-3  # probability of Stein moments so near to zero
 _PER_NUMBER = 8  # rows per Stein moment
-_NEAR = (0.05, 5)  # rows nearest to an edge: share, and fewest; four times as many further in
-_HARD = (0.4, 0.3)  # their distance as a share of those further in: 1/4 where a density ends; for few rows
-_MANY = 100
+_NEAR = 0.05  # share of rows nearest to an edge; four times as many further in
+_MANY = 100  # rows from which on these are at least 10, else 5
+_HARD = (0.35, 0.3)  # their distance as a share of those further in, 1/4 where a density ends; of few rows
 _INWARD = 0.5  # least mean score there, in standard deviations, of a density that vanishes at its edge
 _NAMED = 6
 _MOST = 20_000  # rows
@@ -258,8 +258,9 @@ def _hard_edge(x: Tensor, score: Tensor) -> float | None:
     """Where the smallest values stop, if many lie near and the score there does not point inward."""
     order = x.argsort()
     low = x[order] - x.min()
-    few = max(_NEAR[1], round(_NEAR[0] * len(x)))
-    if 4 * few >= len(x) or float(low[few]) > _HARD[len(x) < _MANY] * float(low[4 * few]):
+    scarce = len(x) < _MANY
+    few = max(5 if scarce else 10, round(_NEAR * len(x)))
+    if 4 * few >= len(x) or float(low[few]) > _HARD[scarce] * float(low[4 * few]):
         return None
     spread = float(x.quantile(0.75) - x.quantile(0.25)) / 1.35
     inward = float(score[order[: few + 1]].mean()) * spread
