@@ -119,7 +119,7 @@ def test_a_lens_that_answers_nonsense_is_named(answer, words):
         sc.gof_test(Q, Q.sample(20, seed=0), replace(QUICK, lenses=(Broken(answer),)))
 
 
-@pytest.mark.filterwarnings("ignore:Constant in all rows")
+@pytest.mark.filterwarnings("ignore::steincritic.DoubtfulWarning")
 def test_constant_columns_few_points_and_one_column_are_looked_at():
     def sample(n, seed=0):
         return torch.cat([Q.sample(n, seed=seed), torch.zeros(n, 1)], 1)

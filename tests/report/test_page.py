@@ -149,6 +149,7 @@ def test_a_report_is_a_small_file(pages, name):
     assert len(pages[name].encode()) < MEGABYTE
 
 
+@pytest.mark.filterwarnings("ignore::steincritic.DoubtfulWarning")
 def test_a_report_of_many_rows_is_a_small_file_too(cases):
     """100,000 rows of 20 columns, half of them flagged; the critics are those of a small case."""
     n, d = 100_000, 20
