@@ -201,7 +201,7 @@ BAD_INPUT = {
     "check good.npy --model models.py:normal --test magic": "test must be one of combined, crossfit, split",
     f"check good.npy {CHECK} --level 2": "level must lie in (0, 1), for example 0.05: got 2.0",
     f"check good.npy {CHECK} --level nan": "level must lie in (0, 1)",
-    f"check good.npy {CHECK} --level 1e-6": "null draws cannot reach level 1e-06",
+    f"check good.npy {CHECK} --level 1e-6": "level 1e-06 wants",
     f"check good.npy {CHECK} --out there --image-shape 3": "image-shape is height x width",
     f"check good.npy {CHECK} --out there --image-shape 3x3": "has 9 pixels, the data have 2 columns",
     f"check good.npy {CHECK} --out data.txt/below": "cannot write data.txt/below: Not a directory",

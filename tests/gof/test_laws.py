@@ -7,6 +7,8 @@ import torch
 
 import steincritic as sc
 from steincritic.gof.choose import TESTS, choose_test
+from steincritic.gof.null import draws_for, reaching, smallest_draws
+from steincritic.gof.plan import Plan
 from steincritic.gof.test import GofTest
 
 Q = sc.models.GaussianMixture([[0.0, 0.0]])
@@ -170,3 +172,25 @@ def test_a_test_of_ones_own_goes_wherever_a_test_goes():
 
     assert sc.gof_test(Q, X + 1, Mean()).rejected
     assert sc.power(Q, sc.models.GaussianMixture([[1.0, 1.0]]), 40, Mean(), trials=5).rate().value == 1.0
+
+
+@pytest.mark.parametrize("level", [0.05, 0.01, 0.0004])
+@pytest.mark.parametrize("name", ["ksd", "ksdagg", "fssd"])
+def test_the_usual_draws_of_a_test_reach_any_level(name, level):
+    far = sc.gof_test(Q, X + 5, name, level=level)
+    assert far.rejected and len(far.null_distribution) >= smallest_draws(level)
+
+
+@pytest.mark.parametrize("name", TESTS)
+def test_so_many_draws_that_nobody_would_wait_for_them_are_not_made_unasked(name):
+    with pytest.raises(sc.InputError, match=r"level 1e-06 wants \d+ null draws, .* draws=\d+ .*--draws"):
+        sc.gof_test(Q, X, name, level=1e-6)
+
+
+@pytest.mark.parametrize(("level", "draws"), [(0.05, 59), (0.01, 199), (0.002, 999)])
+def test_the_usual_draws_follow_from_the_level(level, draws):
+    assert draws_for(level, 59) == draws
+    split = reaching(sc.Split(), level)
+    assert split.draws == 999 and reaching(sc.Split(draws=99), 0.05).draws == 99
+    plan = Plan.of(sc.Combined(critics=None), 100, 2, level / 50, "cpu")
+    assert plan.sets >= smallest_draws(level / 50)

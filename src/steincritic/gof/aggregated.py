@@ -1,7 +1,7 @@
 """Aggregated KSD: many kernels at once, at the price of one correction."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import ClassVar, Literal
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 from steincritic.data.points import ScoredPoints
 from steincritic.errors import InputError, check_choice, check_count
 from steincritic.gof.kernel import bootstrap_signs, check_flip
-from steincritic.gof.null import as_null_tensor, check_draws, fresh_statistics
+from steincritic.gof.null import as_null_tensor, fresh_statistics, reaching
 from steincritic.gof.result import GofResult
 from steincritic.models.base import Model
 from steincritic.stein.kernels import IMQ, RBF, Kernel
@@ -44,7 +44,7 @@ class KsdAgg:
         kernels: those that take part, with equal weights.
         statistic: "u" or "v", as for `Ksd`.
         threshold: "wild" (approximate) or "fresh" (exact).
-        draws: null draws of the combined statistic.
+        draws: null draws of the combined statistic; the default grows for a small level.
         reference: for "wild", further bootstrap draws that turn each kernel's statistic into a p-value.
         flip: as for `Ksd`.
     """
@@ -71,8 +71,10 @@ class KsdAgg:
     def run(
         self, model: Model | None, datasets: ScoredPoints, *, level: float, seeds: Sequence[int]
     ) -> list[GofResult]:
-        check_draws(self.draws, level)
-        return [self._one(model, *one, level=level) for one in zip(datasets.each(), seeds, strict=True)]
+        test = reaching(self, level)
+        if test.draws > self.draws:
+            test = replace(test, reference=max(self.reference, 2 * test.draws))
+        return [test._one(model, *one, level=level) for one in zip(datasets.each(), seeds, strict=True)]
 
     def _one(self, model: Model | None, points: ScoredPoints, seed: int, *, level: float) -> GofResult:
         check_pairs(points)

@@ -28,7 +28,7 @@ from steincritic.data.points import ScoredPoints
 from steincritic.engine import EngineName, check_engine
 from steincritic.errors import check_count
 from steincritic.gof.cache import NullCache
-from steincritic.gof.null import as_null_tensor, check_draws
+from steincritic.gof.null import as_null_tensor, check_draws, draws_for
 from steincritic.gof.null_runs import NullRuns, NullSets
 from steincritic.gof.result import GofResult
 from steincritic.gof.test import sampling_model
@@ -54,7 +54,7 @@ class CrossFit:
 
     Args:
         folds: K; each critic trains on (K - 1)/K of the data.
-        draws: B, null datasets; by default 59 on a CPU and 199 on a GPU.
+        draws: B, null datasets; by default 59 on a CPU and 199 on a GPU, more for a small level.
         look: epochs between two looks at the critics.
         early, late: looks up to this share of the epochs make the sparse member, looks from that share
             on the dense one.
@@ -107,7 +107,8 @@ class CrossFit:
         way_out = "tests split and ksd work without, and LangevinModel(model) adds a sampler"
         sampled = sampling_model(model, why="the cross-fit test", way_out=way_out)
         check_folds(len(datasets), self.folds)
-        draws = self.draws or DRAWS.get(datasets.x.device.type, DRAWS["cpu"])
+        usual = DRAWS.get(datasets.x.device.type, DRAWS["cpu"])
+        draws = self.draws or draws_for(level, usual)
         check_draws(draws, level)
         frame = model_frame(sampled, datasets, seed=0)
         orders = [derive(seed, "order") for seed in seeds]

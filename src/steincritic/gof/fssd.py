@@ -10,7 +10,7 @@ from torch import Tensor
 
 from steincritic.data.points import ScoredPoints
 from steincritic.errors import InputError, check_choice, check_count, check_positive
-from steincritic.gof.null import as_null_tensor, check_draws, fresh_statistics
+from steincritic.gof.null import as_null_tensor, fresh_statistics, reaching
 from steincritic.gof.result import GofResult
 from steincritic.models.base import Model
 from steincritic.rng import derive, generator
@@ -44,7 +44,7 @@ class Fssd:
         learning_rate: of Adam, in standard deviations of the data.
         threshold: "spectrum", the weighted chi-square limit (approximate), or "fresh" draws of the
             model (exact).
-        draws: null draws.
+        draws: null draws; the default grows for a small level.
     """
 
     name: ClassVar[str] = "fssd"
@@ -70,8 +70,8 @@ class Fssd:
     def run(
         self, model: Model | None, datasets: ScoredPoints, *, level: float, seeds: Sequence[int]
     ) -> list[GofResult]:
-        check_draws(self.draws, level)
-        return [self._one(model, *one, level=level) for one in zip(datasets.each(), seeds, strict=True)]
+        test = reaching(self, level)
+        return [test._one(model, *one, level=level) for one in zip(datasets.each(), seeds, strict=True)]
 
     def _one(self, model: Model | None, points: ScoredPoints, seed: int, *, level: float) -> GofResult:
         check_pairs(points)

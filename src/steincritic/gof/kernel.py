@@ -8,7 +8,7 @@ from torch import Tensor
 
 from steincritic.data.points import ScoredPoints
 from steincritic.errors import InputError, check_choice, check_count
-from steincritic.gof.null import as_null_tensor, check_draws, fresh_statistics
+from steincritic.gof.null import as_null_tensor, fresh_statistics, reaching
 from steincritic.gof.result import GofResult
 from steincritic.models.base import Model
 from steincritic.rng import generator
@@ -33,7 +33,7 @@ class Ksd:
             with fresh draws they are different tests.
         threshold: "wild" bootstrap, which needs no draws of the model (approximate), or "fresh", the
             statistic recomputed on datasets drawn from the model (exact).
-        draws: null draws.
+        draws: null draws; the default grows for a small level.
         flip: probability that a sign of the wild bootstrap differs from that of the row before. The
             default is for independent rows; lower it for rows in time order that depend on each other.
     """
@@ -55,8 +55,8 @@ class Ksd:
     def run(
         self, model: Model | None, datasets: ScoredPoints, *, level: float, seeds: Sequence[int]
     ) -> list[GofResult]:
-        check_draws(self.draws, level)
-        return [self._one(model, *one, level=level) for one in zip(datasets.each(), seeds, strict=True)]
+        test = reaching(self, level)
+        return [test._one(model, *one, level=level) for one in zip(datasets.each(), seeds, strict=True)]
 
     def _one(self, model: Model | None, points: ScoredPoints, seed: int, *, level: float) -> GofResult:
         check_pairs(points)

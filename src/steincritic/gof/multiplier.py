@@ -38,7 +38,7 @@ from steincritic.gof.bench import (
     label_of,
 )
 from steincritic.gof.combined import Combined
-from steincritic.gof.null import as_null_tensor, check_draws
+from steincritic.gof.null import as_null_tensor, check_draws, draws_for
 from steincritic.gof.ranked import Ranked
 from steincritic.gof.result import GofResult
 from steincritic.gof.split import Split
@@ -123,7 +123,7 @@ class Plan:
         independent = config.flip == 0.5  # the bootstrap-t of a critic is for independent rows
         trains = config.critics is not None and n >= TRAINED and independent
         spent = FIRST * level if trains else 0.0
-        draws = config.draws or _DRAWS
+        draws = config.draws or draws_for(level, _DRAWS)
         if config.precision is not None:
             spent, draws = min(spent, config.precision / 2), math.ceil(2 / config.precision)
         if trains:

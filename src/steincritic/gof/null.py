@@ -7,7 +7,9 @@ its distance from the mean over a pool of model draws, or its studentized form.
 
 import math
 from collections.abc import Callable
+from dataclasses import fields, replace
 from statistics import NormalDist
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -18,6 +20,9 @@ from steincritic.models.base import Model
 from steincritic.rng import derive
 from steincritic.shapes import NullDraws, PerPoint
 
+T = TypeVar("T", bound=Any)  # a test with `draws`
+
+_MOST = 100_000  # null draws that are made without having been asked for
 _DRAWN = 2**24  # numbers drawn from the model at a time
 _TOGETHER = 2**19  # numbers of the widest array when datasets are worked on together
 _GATHERED = 2**24  # numbers held at a time
@@ -187,10 +192,38 @@ def smallest_draws(level: float) -> int:
 def check_draws(draws: int, level: float) -> None:
     check_level(level)
     check_count(draws, name="draws")
-    if draws < smallest_draws(level):
+    if draws < (least := smallest_draws(level)):
         raise InputError(
-            f"{draws} null draws cannot reach level {level:g}: use at least {smallest_draws(level)}"
+            f"{draws} null draws cannot reach level {level:g}: use at least {least}, draws={least} (on the "
+            f"command line --draws {least})"
         )
+
+
+def draws_for(level: float, usual: int) -> int:
+    """The usual number of null draws; where the level needs more, twice what it needs at least."""
+    check_level(level)
+    if usual >= smallest_draws(level):
+        return usual
+    return unasked(smallest_draws(level / 2), level)
+
+
+def unasked(wanted: int, level: float) -> int:
+    """As many null draws as a small level wants, unless nobody would wait for them without having asked."""
+    if wanted > _MOST:
+        raise InputError(
+            f"level {level:g} wants {wanted} null draws, which take long: ask for them with draws={wanted} "
+            f"(on the command line --draws {wanted}), or choose a larger level"
+        )
+    return wanted
+
+
+def reaching(test: T, level: float) -> T:
+    """The test, with more null draws where its usual number cannot reach the level."""
+    usual: Any = next(field.default for field in fields(test) if field.name == "draws")
+    if test.draws == usual:
+        return replace(test, draws=draws_for(level, usual))
+    check_draws(test.draws, level)
+    return test
 
 
 def as_null_tensor(values: Tensor) -> NullDraws:

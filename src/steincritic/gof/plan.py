@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from steincritic.gof.null import check_draws
+from steincritic.gof.null import check_draws, draws_for, unasked
 
 if TYPE_CHECKING:
     from steincritic.gof.combined import Combined
@@ -37,8 +37,8 @@ class Plan:
             spent = spent if 1 / (sets + 1) <= spent else 0.0  # too few for the quick lenses to decide
         else:
             draws, sets = _draws(level, spent, device), _within(_SETS, n * dim)
-            if spent:
-                sets = max(sets, math.ceil(1 / spent - 1e-9) - 1)
+            sets = max(sets, math.ceil(1 / spent - 1e-9) - 1) if spent else draws_for(level, sets)
+            unasked(max(sets, draws), level)
         check_draws(sets if config.critics is None else draws, level - spent)
         reference = config.reference or _within(_REFERENCE, n * dim)
         return cls(spent=spent, sets=sets, draws=draws, reference=reference, split=split)

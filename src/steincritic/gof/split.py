@@ -9,7 +9,7 @@ import torch
 from steincritic.critics.mlp import MLP
 from steincritic.data.points import ScoredPoints
 from steincritic.errors import InputError, check_choice, check_count
-from steincritic.gof.null import as_null_tensor, check_draws
+from steincritic.gof.null import as_null_tensor, reaching
 from steincritic.gof.result import GofResult
 from steincritic.gof.thresholds import THRESHOLDS, ModelWitness, Request, choose_threshold
 from steincritic.models.base import Model
@@ -33,7 +33,7 @@ class Split:
             bootstrap (approximate), or, without model draws, "bootstrap-t" or "z" (approximate); "auto"
             is fresh up to two million coordinates of model draws, permutation beyond, and bootstrap-t
             for a model without a sampler. See `gof.thresholds`.
-        draws: null draws.
+        draws: null draws; the default grows for a small level.
         pool: model draws of "permutation" and "pooled", in multiples of the tested points.
         training: by default about 4,000 steps at most, however many points there are.
     """
@@ -59,8 +59,7 @@ class Split:
     def run(
         self, model: Model | None, datasets: ScoredPoints, *, level: float, seeds: Sequence[int]
     ) -> list[GofResult]:
-        check_draws(self.draws, level)
-        settled = self._paced(split_sizes(len(datasets), self)[0])
+        settled = reaching(self, level)._paced(split_sizes(len(datasets), self)[0])
         results = []
         for start in range(0, len(seeds), _TOGETHER):
             part = slice(start, start + _TOGETHER)
