@@ -1,7 +1,7 @@
 """The few error and warning kinds, and the checks done at the public doors."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 
 class InputError(ValueError):
@@ -55,3 +55,11 @@ def check_positive(value: float, *, name: str) -> None:
 def check_choice(value: str, *, name: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise InputError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
+
+
+def did_you_mean(name: str, known: Iterable[str], *, dashes: str = "") -> str:
+    """A hint at the nearest name, to be put after what was wrong; empty where none is near."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, list(known), n=1)
+    return f"; did you mean {dashes}{near[0]}?" if near else ""

@@ -1,12 +1,14 @@
 """Files that are whole or not there, that know when they are damaged, and whose reading runs no code."""
 
+import csv
 import hashlib
+import io
 import json
 import math
 import os
 import secrets
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, is_dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -97,6 +99,28 @@ def _locked(file: IO[bytes], *, wait: bool) -> bool:
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
     write_atomically(path, (json.dumps(content, indent=1) + "\n").encode())
+
+
+def csv_text(columns: Mapping[str, Sequence[Any]], *, header: bool = True) -> str:
+    """Columns side by side as lines of csv."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    if header:
+        writer.writerow(columns)
+    safe = ([harmless(cell) if isinstance(cell, str) else cell for cell in part] for part in columns.values())
+    writer.writerows(zip(*safe, strict=True))
+    return text.getvalue()
+
+
+def harmless(cell: str) -> str:
+    """Text for a csv file that no spreadsheet takes for a formula."""
+    if not cell.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell
 
 
 def json_digest(content: Any) -> str:

@@ -175,7 +175,8 @@ def test_a_mistake_is_an_object_too_where_json_is_asked_for():
     for line in NO_FILE.values():
         code, out, err = fresh([f"{line} --json"])[0][:3]
         assert code == 2 and err.count("\n") == 1
-        assert json.loads(out) == {"error": err.removeprefix("steincritic: ").strip()}
+        message = err.removeprefix("steincritic: ").strip()
+        assert json.loads(out) == {"schema_version": 1, "error": {"type": "InputError", "message": message}}
 
 
 def test_importing_the_library_imports_nothing_else():

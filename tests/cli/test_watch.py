@@ -59,7 +59,9 @@ def write(path, x):
 
 
 def objects(out):
-    return [json.loads(line) for line in out.splitlines()]
+    """What was printed, but for what differs between runs of the same."""
+    told = [json.loads(line) for line in out.splitlines()]
+    return [{name: one[name] for name in one if name not in ("data", "seconds")} for one in told]
 
 
 def start(line, **options):
@@ -104,7 +106,8 @@ def test_a_state_brings_its_own_level_and_seed_and_what_was_seen_is_not_seen_aga
     first = run(f"watch grows.csv {WATCH} --seed 3 --level 0.01 --state state --json")[1]
     write("grows.csv", GOOD)
     second = run(f"watch grows.csv {WATCH} --state state --json")[1]
-    assert first + second == run(f"watch good.csv {WATCH} --seed 3 --level 0.01 --json")[1]
+    whole = run(f"watch good.csv {WATCH} --seed 3 --level 0.01 --json")[1]
+    assert objects(first + second) == objects(whole)
     code, out, _ = run(f"watch grows.csv {WATCH} --state state --json")
     assert code == 0 and out == ""  # nothing new
     code, _, err = run(f"watch grows.csv {WATCH} --state state --level 0.2")
@@ -160,7 +163,9 @@ def test_the_batches_before_a_bad_row_are_told_and_kept(run, quick):
     Path("late.csv").write_text("a,b\n" + text_of(GOOD[:50]) + "oops,1\n" + text_of(GOOD[50:]))
     code, out, err = run(f"watch late.csv {WATCH} --state state --json")
     *states, last = objects(out)
-    assert code == 2 and [state["points"] for state in states] == [20, 40] and "oops" in last["error"]
+    assert (
+        code == 2 and [state["points"] for state in states] == [20, 40] and "oops" in last["error"]["message"]
+    )
     assert "('oops' in line 52)" in err and load_watch("state").points == 40
     code, out, _ = run(f"watch good.csv {WATCH} --state state --json")  # the row removed
     assert code == 0 and objects(out)[-1]["points"] == 150
@@ -187,11 +192,11 @@ def test_an_interrupted_watch_of_a_growing_file_goes_on_exactly(run):
     with grows.open("a") as file:
         file.write(rows[: half // 2])
         file.flush()
-        seen = [json.loads(watching.stdout.readline())]
+        seen = objects(watching.stdout.readline())
         file.write(rows[half // 2 : half])
         file.flush()
         while seen[-1]["points"] < 80:
-            seen.append(json.loads(watching.stdout.readline()))
+            seen += objects(watching.stdout.readline())
         time.sleep(0.3)  # it waits for the rest of the half line now
         assert watching.poll() is None
         watching.send_signal(signal.SIGINT)
@@ -209,3 +214,25 @@ def test_an_interrupted_watch_of_a_growing_file_goes_on_exactly(run):
     )
     assert about == about_right and left.keys() == right.keys()
     assert all(torch.equal(left[name], right[name]) for name in left)
+
+
+def test_rows_with_gaps_are_skipped_and_counted_and_a_state_goes_on_over_them(run, quick):
+    lines = text_of(GOOD).splitlines()
+    gaps = ["a,b,who", *(f"{line},x{k}" for k, line in enumerate(lines))]
+    for k in (2, 30, 75):
+        gaps.insert(k, ",1,gap")
+    Path("gaps.csv").write_text("\n".join(gaps) + "\n")
+    code, _, err = run(f"watch gaps.csv {WATCH} --exclude who")
+    assert code == 2 and "row 1 (line 3)" in err and "--drop-nan" in err
+    line = f"watch gaps.csv {WATCH} --id-column who --drop-nan"
+    told = objects(run(f"{line} --json")[1])
+    assert told[-1]["points"] == 150 and told[-1]["dropped"] == 3 and told[0]["schema_version"] == 1
+    wanted = [one["log_wealth"] for one in objects(run(f"watch good.csv {WATCH} --json")[1])]
+    assert [one["log_wealth"] for one in told] == wanted
+    Path("gaps.csv").write_text("\n".join(gaps[:60]) + "\n")
+    assert run(f"{line} --state state")[0] == 0
+    Path("gaps.csv").write_text("\n".join(gaps) + "\n")
+    code, out, _ = run(f"{line} --state state")
+    assert (
+        code == 0 and out.splitlines()[-1] == "Not rejected at level 0.05 after 150 points. 3 rows left out."
+    )

@@ -1,5 +1,6 @@
 """witness: the same witness as in Python, whatever the chunks; all of the file or none of it."""
 
+import csv
 import io
 import json
 import sys
@@ -10,9 +11,9 @@ import pytest
 import torch
 
 import steincritic as sc
-from steincritic.cli.witness import Summary, write_rows
-from steincritic.data.stream import Chunk
-from steincritic.files import read_tensors, write_tensors
+from steincritic.cli.witness import Found, Summary
+from steincritic.data import Rows, Table
+from steincritic.files import csv_text, read_tensors, write_tensors
 from steincritic.models import GaussianMixture
 
 Q = GaussianMixture([[0.0, 0.0]])
@@ -23,6 +24,8 @@ from steincritic.models import GaussianMixture
 
 normal = GaussianMixture([[0.0, 0.0]])
 three = GaussianMixture([[0.0, 0.0, 0.0]])
+moved = GaussianMixture([[0.1, 0.0]])
+scores = (normal.score, None)
 edge = (lambda x: torch.where(x > 2.9, torch.nan, -x), None)
 """
 CRITIC = "--critic critic --model models.py:normal"
@@ -46,10 +49,10 @@ def place(tmp_path, monkeypatch, critic):
 
 
 def rows_of(path):
-    lines = Path(path).read_text().splitlines()
-    assert lines[0] == "row,witness"
-    table = np.array([line.split(",") for line in lines[1:]], dtype=float)
-    return table[:, 0].astype(int), table[:, 1]
+    header, *lines = csv.reader(Path(path).read_text().splitlines())
+    assert [name for name in header if name != "line"] == ["row", "witness", "pvalue", "columns"]
+    cells = dict(zip(header, zip(*lines, strict=True), strict=True))
+    return np.array(cells["row"], dtype=int), np.array(cells["witness"], dtype=float)
 
 
 @pytest.mark.parametrize("name", ["x.npy", "x.npz", "x.csv"])
@@ -114,8 +117,9 @@ BAD = {
     "witness x.npy --critic other --model models.py:normal": "it is one of kind 'else'",
     "witness x.npy --critic doctored --model models.py:normal": "doctored: the critic is damaged",
     "witness x.npy --critic cut --model models.py:normal": "cut is not a steincritic file or is damaged",
-    "witness x.npy --critic critic --model models.py:three": "data have 2 columns but the model has 3",
-    "witness three.npy --critic critic --model models.py:three": "the critic has 2 dimensions, x has 3",
+    "witness x.npy --critic critic --model models.py:three": "a critic of another model than GaussianMixture",
+    "witness x.npy --critic critic --model models.py:moved": "their scores differ at 16 of 16 points",
+    "witness three.npy --critic critic --model models.py:normal": "data have 3 columns but the model has 2",
     "witness far.npy --critic critic --model models.py:edge": "the model's score is not finite in row 9000",
     f"witness x.npy {CRITIC} --chunk 0": "chunk must be a whole number of at least 1",
     f"witness x.npy {CRITIC} --out x.npy": "--out x.npy is the data",
@@ -147,24 +151,29 @@ def test_what_is_the_users_to_mend_is_one_line_and_exit_code_2(run, line):
 def test_an_interrupt_leaves_the_old_file_and_nothing_else(run, place, monkeypatch):
     Path("w.csv").write_text("old")
 
-    def interrupt(*arguments):
+    def interrupt(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("steincritic.cli.witness.write_rows", interrupt)
+    monkeypatch.setattr("steincritic.files.csv_text", interrupt)
     before = set(place.iterdir())
     assert run(f"witness x.npy {CRITIC} --out w.csv")[0] == 130
     assert Path("w.csv").read_text() == "old" and set(place.iterdir()) == before
+
+
+def found(values, numbers):
+    table = Table(values[:, None], ("a",), Rows(numbers))
+    return Found(table, values, None, ["a"] * len(values))
 
 
 def test_the_moments_of_chunks_are_those_of_the_whole():
     values = np.random.default_rng(0).normal(1e6, 1.0, size=1000)
     summary = Summary()
     for part in np.array_split(np.arange(1000), 7):
-        summary.add(Chunk(values[part, None], ("a",), part), values[part])
+        summary.add(found(values[part], part))
     np.testing.assert_allclose(summary.mean, values.mean(), rtol=1e-12)  # rounding
     wanted = values.std(ddof=1) / 1000**0.5
     np.testing.assert_allclose(summary.standard_error, wanted, rtol=1e-8)  # 1e6 spends six of 16 digits
-    assert [row for row, _ in summary.largest] == np.argsort(-values)[:10].tolist()
+    assert [one["row"] for one in summary.largest] == np.argsort(-values)[:10].tolist()
 
 
 def test_a_single_row_has_no_standard_error(run):
@@ -175,7 +184,29 @@ def test_a_single_row_has_no_standard_error(run):
 
 def test_written_values_keep_all_digits_of_float32():
     values = np.float32(np.random.default_rng(0).normal(size=500) * 10.0 ** np.arange(-25, 25).repeat(10))
-    file = io.BytesIO()
-    write_rows(file, np.arange(500), values)
-    read = np.array([line.split(b",")[1] for line in file.getvalue().splitlines()], dtype=np.float32)
+    text = csv_text(found(values, np.arange(500)).cells(), header=False)
+    read = np.array([line.split(",")[1] for line in text.splitlines()], dtype=np.float32)
     np.testing.assert_array_equal(read, values)
+
+
+def test_rows_are_ranked_among_draws_of_the_model_and_the_columns_that_contribute_are_named(run):
+    far = np.zeros((4, 2))
+    far[3, 1] = 6.0
+    np.savetxt("far.csv", far, delimiter=",", fmt="%g", header="a,b", comments="")
+    told = json.loads(run(f"witness far.csv {CRITIC} --draws 99 --json")[1])["largest"]
+    assert all(0.01 <= one["pvalue"] <= 1 for one in told)
+    by_row = {one["row"]: one for one in told}
+    assert by_row[3]["line"] == 5 and set(by_row[3]["columns"].split("; ")) <= {"a", "b"}
+    assert by_row[0]["witness"] == by_row[1]["witness"] and by_row[0]["pvalue"] == by_row[1]["pvalue"]
+    told = json.loads(run("witness far.csv --critic critic --model models.py:scores --json")[1])["largest"]
+    assert "pvalue" not in told[0]  # of a model that cannot be sampled
+
+
+def test_ids_and_lines_go_into_the_file(run):
+    Path("people.csv").write_text("who,a,b\nanna,1,2\n=cmd,,4\n=bob,0.5,0\n")
+    code, *_ = run(f"witness people.csv {CRITIC} --id-column who --drop-nan --out w.csv --json")
+    rows = list(csv.DictReader(Path("w.csv").read_text().splitlines()))
+    assert code == 0 and [(row["row"], row["line"], row["id"]) for row in rows] == [
+        ("0", "2", "anna"),
+        ("2", "4", "'=bob"),  # which no spreadsheet takes for a formula
+    ]

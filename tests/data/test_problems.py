@@ -1,10 +1,11 @@
 """The paper's pairs (p, q)."""
 
+import numpy as np
 import pytest
 import torch
 
 from reference import Z_MAX, jacobian_trace, z_of_mean
-from steincritic.data import Frame, Table, mixture, problem
+from steincritic.data import Frame, Rows, Table, mixture, problem
 from steincritic.errors import InputError
 
 NAMES = {"gm-1d": 1, "gm-2d": 2, "gm-10d": 10, "gm-25d": 25, "gm-50d": 50, "gm-50d-easy": 50}
@@ -57,4 +58,7 @@ def test_data_print_in_one_short_line():
     assert repr(pair) == "Problem('gm-2d', 2 dimensions)"
     assert repr(pair.model) == "GaussianMixture(2 components in 2 dimensions)"
     assert repr(Frame.identity(1)) == "Frame(1 dimension)"
-    assert repr(Table(pair.data.sample(3).numpy(), ("a", "b"))) == "Table(3 rows of 2 columns)"
+    assert (
+        repr(Table(pair.data.sample(3).numpy(), ("a", "b"), Rows(np.arange(3))))
+        == "Table(3 rows of 2 columns)"
+    )

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from steincritic.data import read_chunks, read_table
+from steincritic.data import Columns, read_chunks, read_table
 from steincritic.data.stream import estimated_rows
 from steincritic.data.tail import TailReader
 from steincritic.errors import InputError
@@ -44,7 +44,7 @@ def test_the_chunks_are_the_table(place, name, rows):
     skip_without_reader(name)
     chunks = list(read_chunks(place / name, rows=rows))
     np.testing.assert_array_equal(np.concatenate([chunk.x for chunk in chunks]), X)
-    np.testing.assert_array_equal(np.concatenate([chunk.rows for chunk in chunks]), np.arange(103))
+    np.testing.assert_array_equal(np.concatenate([chunk.rows.numbers for chunk in chunks]), np.arange(103))
     assert max(len(chunk.x) for chunk in chunks) <= rows
     assert {chunk.columns for chunk in chunks} == {read_table(place / name).columns}
 
@@ -65,7 +65,9 @@ def test_errors_count_rows_and_lines_of_the_whole_file(place):
     lines = (place / "x.csv").read_text().splitlines()
     lines[60] = "1,,3"
     (place / "gap.csv").write_text("\n".join(lines))
-    with pytest.raises(InputError, match=r"gap.csv has NaN or infinite values in row 59; .*--drop-nan"):
+    with pytest.raises(
+        InputError, match=r"gap.csv has NaN or infinite values in row 59 \(line 61\); .*--drop-nan"
+    ):
         list(read_chunks(place / "gap.csv", rows=10))
     lines[80] = "1,2"
     (place / "ragged.csv").write_text("\n".join(lines))
@@ -79,7 +81,7 @@ def test_rows_keep_their_numbers_when_others_are_left_out(place):
     np.save(place / "gap.npy", x)
     chunks = list(read_chunks(place / "gap.npy", rows=50, drop_nan=True))
     assert [chunk.dropped for chunk in chunks] == [1, 2, 0]
-    assert chunks[1].rows[0] == 52 and len(chunks[0].x) == 49
+    assert chunks[1].rows.numbers[0] == 52 and len(chunks[0].x) == 49
 
 
 def test_an_error_comes_with_the_first_chunk_at_the_latest(place):
@@ -101,7 +103,7 @@ def test_a_whole_file_is_taken_in_parts(place):
     reader = TailReader(place / "x.csv")
     parts = [reader.take(40) for _ in range(4)]
     assert [len(part) for part in parts] == [40, 40, 23, 0]
-    np.testing.assert_array_equal(np.concatenate(parts[:3]), X)
+    np.testing.assert_array_equal(np.concatenate([part.x for part in parts[:3]]), X)
 
 
 def test_a_last_line_without_newline_counts_at_the_end_and_is_left_while_more_may_come(tmp_path):
@@ -123,7 +125,7 @@ def test_rows_are_waited_for_and_half_lines_are_left_until_they_are_whole(tmp_pa
     writer = threading.Thread(target=write)
     writer.start()
     reader = TailReader(path, follow=True, idle=5.0)
-    np.testing.assert_array_equal(reader.take(3), [[1, 2], [3.5, 4], [5, 6]])
+    np.testing.assert_array_equal(reader.take(3).x, [[1, 2], [3.5, 4], [5, 6]])
     writer.join()
     assert reader.parser.columns == ("a", "b")
 
@@ -153,6 +155,16 @@ def test_bad_rows_of_a_growing_file_are_named(tmp_path):
     path.write_text("a,b\n1,2\n3,nan\n")
     with pytest.raises(InputError, match=r"x\.csv has NaN or infinite values in row 1"):
         TailReader(path).take(2)
+
+
+def test_bad_rows_of_a_growing_file_are_skipped_and_counted_on_demand(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("a,who,b\n1,u,2\n3,v,\n,w,5\n6,x,7\n8,y,9\n")
+    reader = TailReader(path, drop_nan=True, columns=Columns(exclude=("who",)))
+    first, second = reader.take(2), reader.take(9)
+    np.testing.assert_array_equal(first.x, [[1, 2], [6, 7]])
+    np.testing.assert_array_equal(second.x, [[8, 9]])
+    assert reader.dropped == 2 and first.rows.cells() == {"row": [0, 3], "line": [2, 5]}
 
 
 def test_what_cannot_grow_is_not_watched(place):

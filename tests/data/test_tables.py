@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steincritic.data import binary, read_points, read_table
+from steincritic.data import Columns, binary, read_points, read_table
 from steincritic.data.delimited import CsvParser
 from steincritic.errors import FileFormatError, InputError
 
@@ -87,7 +87,7 @@ def test_parquet_brings_its_names_and_whole_numbers_become_floats(tmp_path):
 )
 def test_numbers_come_back_to_the_last_bit(rows):
     lines = [",".join(map(repr, row)).encode() for row in rows]
-    np.testing.assert_array_equal(CsvParser("x").parse(lines), np.array(rows))
+    np.testing.assert_array_equal(CsvParser("x").parse(lines).x, np.array(rows))
 
 
 @given(cuts=st.lists(st.integers(0, 7), max_size=3))
@@ -95,7 +95,7 @@ def test_text_in_pieces_gives_the_same_rows_as_text_in_one(cuts):
     lines = [b"# note", b"a;b", b"1;2", b"", b"3;NA", b"# x", b"5;6"]
     parser, edges = CsvParser("x"), [0, *sorted(cuts), 7]
     parts = [parser.parse(lines[a:b]) for a, b in pairwise(edges)]
-    rows = np.concatenate([part for part in parts if len(part)])
+    rows = np.concatenate([part.x for part in parts if len(part)])
     np.testing.assert_array_equal(rows, [[1, 2], [3, np.nan], [5, 6]])
     assert parser.columns == ("a", "b") and (parser.lines, parser.rows) == (7, 3)
 
@@ -106,7 +106,7 @@ GAPS = "a,b\n1,2\nnan,3\n,4\n5,inf\nNA,6\n7,8\n"
 
 
 def test_rows_with_gaps_are_counted_and_the_way_out_is_offered(tmp_path):
-    with pytest.raises(InputError, match=r"in 4 of 6 rows, the first is row 1; .*--drop-nan"):
+    with pytest.raises(InputError, match=r"in 4 of 6 rows, the first is row 1 \(line 3\); .*--drop-nan"):
         read_table(saved(tmp_path, "x.csv", GAPS))
 
 
@@ -114,6 +114,7 @@ def test_rows_with_gaps_are_left_out_on_demand(tmp_path):
     table = read_table(saved(tmp_path, "x.csv", GAPS), drop_nan=True)
     np.testing.assert_array_equal(table.x, [[1, 2], [7, 8]])
     assert table.dropped == 4
+    assert table.rows.cells() == {"row": [0, 5], "line": [2, 7]} and table.rows.name(1) == "5 (line 7)"
 
 
 def test_a_table_of_nothing_but_gaps_is_refused(tmp_path):
@@ -139,7 +140,7 @@ CSV = {
     "a,b\n1,2,3\n4,5,6\n": "x.csv has 3 cells in line 2 but 2 columns",
     "a;b\n1;2\n3\n": "separated by semicolons",
     "a,b,c\n1,red,2\n2,blue,big\n": "got text in columns b ('red' in line 2), c ('big' in line 3)",
-    "1.5,red\n2.5,blue\n": "got text in column x2 ('red' in line 1); drop the column or encode it",
+    "1.5,red\n2.5,blue\n": "got text in column x2 ('red' in line 1); leave it out with --exclude x2,",
     "a,b\n1,2\n3,12.3abc\n": "got text in column b ('12.3abc' in line 3)",
     "a,b\n1,1_000\n": "got text in column b ('1_000' in line 2)",
     "a,flag\n1,True\n": "got truth values in column flag ('True' in line 2)",
@@ -273,3 +274,76 @@ def test_columns_of_parquet_that_are_no_numbers_are_named(tmp_path):
 def test_reading_errors_are_file_format_errors(tmp_path):
     with pytest.raises(FileFormatError):
         read_table(saved(tmp_path, "x.csv", "a,b\n1\n"))
+
+
+# Some of the columns.
+
+MIXED = 'who,height,color,weight\nanna,1,red,10\nbob,2,blue,\n\n"c, d",3,red,30\n'
+
+
+def test_columns_are_kept_left_out_or_name_the_rows(tmp_path):
+    path = saved(tmp_path, "x.csv", MIXED)
+    kept = read_table(path, columns=Columns(keep=["weight", "height"]), drop_nan=True)
+    assert kept.columns == ("weight", "height") and kept.dropped == 1
+    np.testing.assert_array_equal(kept.x, [[10, 1], [30, 3]])
+    rest = read_table(path, columns=Columns(exclude=["color"], id="who"), drop_nan=True)
+    assert rest.columns == ("height", "weight")
+    assert rest.rows.cells() == {"row": [0, 2], "line": [2, 5], "id": ["anna", "c, d"]}
+    assert rest.rows.name(1) == "2 (line 5, id c, d)"
+
+
+@given(
+    places=st.permutations(range(4)).flatmap(lambda p: st.integers(1, 4).map(lambda k: p[:k])),
+    quoted=st.booleans(),
+)
+def test_the_quick_way_and_the_careful_way_read_the_same(places, quoted):
+    """A quote makes the parser go cell by cell."""
+    lines = [b"a,b,c,d", b'"1",2,3,4' if quoted else b"1,2,3,4", b"5,6,7,8"]
+    table = CsvParser("x", Columns(keep=["abcd"[j] for j in places])).parse(lines)
+    np.testing.assert_array_equal(table.x, np.array([[1, 2, 3, 4], [5, 6, 7, 8]])[:, list(places)])
+    assert table.rows.lines.tolist() == [2, 3]
+
+
+def test_lines_of_another_length_are_refused_whatever_columns_are_used(tmp_path):
+    for text in ("a,b,c\n1,2,3\n4,5\n", "a,b,c\n1,2,3\n4,5,6,7\n"):
+        assert "in line 3 but 3 columns" in refusal(
+            saved(tmp_path, "x.csv", text), columns=Columns(keep=["a"])
+        )
+
+
+def test_arrays_have_columns_too(tmp_path):
+    np.save(tmp_path / "x.npy", VALUES)
+    table = read_table(tmp_path / "x.npy", columns=Columns(exclude=["x1"], id="x1"))
+    assert table.columns == ("x2",) and table.rows.cells() == {"row": [0, 1, 2], "id": ["1", "3", "-1"]}
+
+
+@needs_pyarrow
+def test_only_chosen_columns_of_parquet_have_to_be_numbers(tmp_path):
+    path = save_parquet(tmp_path / "x.parquet", a=[1.0, 2.0], who=["u", "v"], color=["red", "blue"])
+    table = read_table(path, columns=Columns(exclude=["color"], id="who"))
+    assert table.columns == ("a",) and table.rows.cells() == {"row": [0, 1], "id": ["u", "v"]}
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"keep": ["wieght"]}, "x.csv has no column 'wieght'; did you mean weight?"),
+        ({"exclude": ["zebra"]}, "has no column 'zebra'; it has who, height, color, weight"),
+        ({"id": "Who"}, "did you mean who?"),
+        ({"exclude": ["who", "height", "color", "weight"]}, "no column of"),
+        ({"keep": ["weight", "weight"]}, "'weight' is there more than once"),
+        (
+            {"exclude": ["who"]},
+            "got text in column color ('red' in line 2); leave it out with --exclude color,",
+        ),
+    ],
+)
+def test_columns_that_are_not_there_are_named(tmp_path, columns, words):
+    assert words in refusal(saved(tmp_path, "x.csv", MIXED), columns=Columns(**columns))
+
+
+def test_columns_cannot_be_kept_and_left_out_or_name_the_rows_at_once():
+    with pytest.raises(InputError, match="not both"):
+        Columns(keep=["a"], exclude=["b"])
+    with pytest.raises(InputError, match="names the rows"):
+        Columns(keep=["a", "b"], id="a")

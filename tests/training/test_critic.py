@@ -1,6 +1,7 @@
 """A fitted critic: field, witness and file."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from steincritic.critics import MLP
 from steincritic.data import ScoredPoints, problem, scored
 from steincritic.errors import DivergedError, FileFormatError, InputError
 from steincritic.files import read_tensors, write_tensors
-from steincritic.models import GaussianMixture, PairModel
+from steincritic.models import GaussianMixture, PairModel, as_model
 from steincritic.stein import witness_of
 from steincritic.training import Staged, Training, fixed
 from steincritic.training import fit as fit_module
@@ -240,3 +241,20 @@ def test_large_samples_take_no_more_steps_and_as_many_stages(n):
     steps = -(-n // training.batch_size) * training.epochs
     assert steps <= max(4400, -(-n // training.batch_size)) and training.batch_size <= 200
     assert training.epochs >= 1 and abs(steps // staging.every - Training().epochs) <= 6
+
+
+def test_a_critic_knows_its_model_again_and_refuses_another(tmp_path, critic):
+    critic.save(path := tmp_path / "critic")
+    assert load_critic(path, critic.model).model is critic.model
+    single = (lambda x: critic.model.score(x.float()).to(x), None)
+    assert load_critic(path, single).model is not None  # the same to rounding
+    with pytest.raises(InputError, match=r"is a critic of another model than .*16 of 16 points"):
+        load_critic(path, (lambda x: 1.01 * critic.model.score(x), None))
+
+
+def test_a_critic_of_a_model_without_a_score_there_is_saved_all_the_same(tmp_path, critic):
+    def fails(x):
+        raise RuntimeError("nothing there")
+
+    replace(critic, model=as_model((fails, None))).save(path := tmp_path / "critic")
+    assert load_critic(path, critic.model).model is critic.model

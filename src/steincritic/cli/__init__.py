@@ -7,8 +7,8 @@ its module imports torch only after everything that can be checked without it ha
 import sys
 from importlib import import_module
 
-from steincritic.cli.guard import FITS, Manner, did_you_mean, guarded, perform
-from steincritic.errors import InputError
+from steincritic.cli.guard import FITS, Manner, guarded, perform
+from steincritic.errors import InputError, did_you_mean
 
 COMMANDS = {  # name on the command line: class, and what it does in one line
     "check": ("check:Check", "test whether data could come from a model, and show where the model fails"),

@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,6 @@ from steincritic.cli.options import (
     OptionalPath,
     OptionalText,
     TestOptions,
-    dropped_line,
     model_named,
     parse_shape,
     prepare,
@@ -40,8 +39,6 @@ class Check(Common, AsJson, TestOptions, Model, Data):
     """Accepted share of false discoveries in the list of points."""
     image_shape: OptionalText = None
     """Rows are images of this size, for example 28x28 or 32x32x3."""
-    drop_nan: bool = False
-    """Leave out rows with NaN or infinite values."""
     out: OptionalPath = None
     """Folder for report.html, result.json, witness.csv and critic.safetensors."""
     overwrite: bool = False
@@ -57,21 +54,21 @@ class Check(Common, AsJson, TestOptions, Model, Data):
 
     def __call__(self) -> int:
         from steincritic.data.points import scored
-        from steincritic.data.tables import read_table
         from steincritic.diagnosis.check import check
         from steincritic.diagnosis.halves import FEWEST
         from steincritic.report.page import check_shape
 
         shape = parse_shape(self.image_shape)
-        table = read_table(self.data, drop_nan=self.drop_nan)
-        check_shape(shape, table.x.shape[1])
         model = model_named(self.model)
-        points = scored(model, table.x)
-        test = self.run(model, points, table.columns)
+        table, notes = self.read(self.data, model)
+        check_shape(shape, table.x.shape[1])
+        points = scored(model, table)
+        test = self.run(model, points, table.columns, notes)
         result = None  # few points can be tested, but not searched for where a model fails
         if len(points) >= FEWEST:
             options: dict[str, Any] = {"level": self.level, "fdr": self.fdr, "seed": self.seed}
             result = check(model, points, test=test, names=table.columns, device=self.device, **options)
+            result = replace(result, rows=table.rows)
         about = {"model": self.model, "data": str(self.data), "dropped": table.dropped}
         content = described((result or test).to_dict(), command="check", **about)
         files = [] if self.out is None else self._written(result, content, self.out)
@@ -79,7 +76,6 @@ class Check(Common, AsJson, TestOptions, Model, Data):
             print_json(content | {"files": [str(file) for file in files]})
         else:
             lines = [test.summary()] if result is None else reading(result)
-            lines += dropped_line(table.dropped)
             show(lines, title=self._title, rejected=test.rejected, files=files)
         return REJECTED if test.rejected else FITS
 

@@ -42,8 +42,6 @@ class Compare(Common, AsJson, TestOptions, _Candidates, Data):
 
     test: OptionalText = None
     """crossfit, split, ksd, ksdagg or fssd; none skips the tests; by default the program decides."""
-    drop_nan: bool = False
-    """Leave out rows with NaN or infinite values."""
     out: OptionalPath = None
     """Folder for comparison.json."""
 
@@ -61,34 +59,39 @@ class Compare(Common, AsJson, TestOptions, _Candidates, Data):
             prepare(self.out)
 
     def __call__(self) -> int:
-        from steincritic.data.tables import read_table
         from steincritic.diagnosis.compare import compare
         from steincritic.files import write_json
 
-        table = read_table(self.data, drop_nan=self.drop_nan)
+        models = [model_named(spec) for spec in self.model]
+        table, notes = self.read(self.data, *models)
         result = compare(
-            [model_named(spec) for spec in self.model],
-            table.x,
+            models,
+            table,
             names=self.name or self.model,
             level=self.level,
             seed=self.seed,
             test=self.for_each(),
             device=self.device,
         )
-        about = {"models": list(self.model), "data": str(self.data), "dropped": table.dropped}
+        about = {
+            "models": list(self.model),
+            "data": str(self.data),
+            "dropped": table.dropped,
+            "notes": list(notes),
+        }
         content = described(result.to_dict(), command="compare", **about)
         if self.out is not None:
             write_json(self.out / "comparison.json", content)
         if self.json:
             print_json(content)
         else:
-            _print(result, title=self.data.name)
+            _print(result, notes, title=self.data.name)
         return REJECTED if result.rejected else FITS
 
 
-def _print(result: "Comparison", *, title: str) -> None:
+def _print(result: "Comparison", notes: tuple[str, ...], *, title: str) -> None:
     from steincritic.cli.printing import print_lines, print_table
     from steincritic.diagnosis.comparison import COLUMNS
 
     print_table(COLUMNS, result.rows(), title=title)
-    print_lines(result.ranking_sentence(), result.verdict_sentence())
+    print_lines(result.ranking_sentence(), result.verdict_sentence(), *notes)

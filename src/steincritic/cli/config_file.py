@@ -5,8 +5,7 @@ from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steincritic.cli.guard import did_you_mean
-from steincritic.errors import FileFormatError, InputError
+from steincritic.errors import FileFormatError, InputError, did_you_mean
 
 if TYPE_CHECKING:
     from steincritic.cli.parsing import Option

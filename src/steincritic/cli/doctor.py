@@ -12,6 +12,7 @@ from steincritic.cli.options import (
     OptionalCount,
     OptionalPath,
     Seeded,
+    TableOptions,
     check_data,
     object_named,
     prepare,
@@ -30,7 +31,7 @@ _MARKS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Doctor(Common, AsJson, OnDevice, Seeded, Model):
+class Doctor(Common, AsJson, OnDevice, Seeded, TableOptions, Model):
     """Check a model's score and sampler before you trust a test.
 
     Exit code 0: nothing failed, 1: a check failed, 2: error.
@@ -57,8 +58,13 @@ class Doctor(Common, AsJson, OnDevice, Seeded, Model):
         from steincritic.files import write_json
 
         device = None if self.device == "auto" else self.device
-        checkup = doctor(object_named(self.model), self.data, n=self.n, seed=self.seed, device=device)
-        about = {"model": self.model, "data": None if self.data is None else str(self.data)}
+        table = None if self.data is None else self.read(self.data)[0]
+        checkup = doctor(object_named(self.model), table, n=self.n, seed=self.seed, device=device)
+        about = {
+            "model": self.model,
+            "data": None if self.data is None else str(self.data),
+            "dropped": 0 if table is None else table.dropped,
+        }
         content = described(checkup.to_dict(), command="doctor", **about)
         if self.out is not None:
             write_json(self.out / "checkup.json", content)

@@ -91,8 +91,6 @@ class FitEnergy(Common, AsJson, OnDevice, Seeded, Data):
     """How often the picture of samples is drawn, the end included."""
     image_shape: OptionalText = None
     """Rows are images of this size, for example 28x28."""
-    drop_nan: bool = False
-    """Leave out rows with NaN or infinite values."""
     resume: bool = False
     """Continue from the checkpoint in the folder; the result is that of a run without a break."""
     overwrite: bool = False
@@ -108,12 +106,15 @@ class FitEnergy(Common, AsJson, OnDevice, Seeded, Data):
         self._check_folder()
 
     def __call__(self) -> int:
+        import torch
+
         from steincritic.learning import check_rows
         from steincritic.report.page import check_shape
         from steincritic.report.samples import draw_samples
 
         config, shape = self._config(), parse_shape(self.image_shape)
-        x = self._rows()
+        table, notes = self.read(self.data)
+        x = torch.as_tensor(table.x).to(device_named(self.device))
         check_shape(shape, x.shape[1])
         check_rows(x, config)
         start = self._start(x)
@@ -132,7 +133,7 @@ class FitEnergy(Common, AsJson, OnDevice, Seeded, Data):
         fitted = self._learned(start, x, config, watch)
         self._write(fitted, config)  # first of all: drawing may take long, or fail
         draw(fitted.model)
-        self._show(fitted)
+        self._show(fitted, table.dropped, notes)
         return FITS
 
     def _learned(
@@ -171,14 +172,6 @@ class FitEnergy(Common, AsJson, OnDevice, Seeded, Data):
         chosen = {name: getattr(self, name) for name in _PASSED_ON if getattr(self, name) is not None}
         staging = Staged(initial=lam, floor=floor, decay=decay, every=self.lam_every)
         return replace(usual, staging=staging, **chosen)
-
-    def _rows(self) -> "Tensor":
-        import torch
-
-        from steincritic.data.tables import read_table
-
-        x = torch.as_tensor(read_table(self.data, drop_nan=self.drop_nan).x)
-        return x.to(device_named(self.device))
 
     def _start(self, x: "Tensor") -> "EnergyMLP | GaussianBernoulliRBM":
         from steincritic.learning import EnergyMLP, first_machine
@@ -226,17 +219,17 @@ class FitEnergy(Common, AsJson, OnDevice, Seeded, Data):
         }
         write_json(self.out / "history.json", content)
 
-    def _show(self, fitted: "FittedEnergy") -> None:
+    def _show(self, fitted: "FittedEnergy", dropped: int, notes: tuple[str, ...]) -> None:
         files = [self.out / name for name in FILES]
         if self.json:
-            about = {"energy": self.energy, "data": str(self.data), "seed": self.seed}
+            about = {"energy": self.energy, "data": str(self.data), "dropped": dropped, "seed": self.seed}
             last = {name: values[-1] for name, values in _numbers(fitted).items()}
-            content = {"last": last, "files": [str(file) for file in files]}
+            content = {"model": str(files[0]), "last": last, "files": [str(file) for file in files]}
             print_json(described(content, command="fit-energy", **about))
             return
         from steincritic.cli.printing import print_files, print_lines, print_panel
 
-        print_panel([_verdict(fitted)], title=str(self.data))
+        print_panel([_verdict(fitted), *notes], title=str(self.data))
         print_files(files)
         print_lines(f"Test it on other rows: steincritic check OTHER_ROWS --model {files[0]}")
 

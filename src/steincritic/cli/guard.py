@@ -6,7 +6,7 @@ import platform
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -81,7 +81,8 @@ def guarded(work: Callable[[Manner], int], manner: Manner) -> int:
         else:
             print(f"steincritic: {line}", file=sys.stderr)
         if manner.json:
-            print_json({"error": line or type(error).__name__})
+            about = {"type": type(error).__name__, "message": line or type(error).__name__}
+            print_json({"schema_version": SCHEMA_VERSION, "error": about})
         return ERROR
     finally:
         _BEGAN.reset(began)
@@ -101,14 +102,6 @@ def described(content: dict[str, Any], **about: Any) -> dict[str, Any]:
         "seconds": round(time.perf_counter() - _BEGAN.get(), 3),
         **content,
     }
-
-
-def did_you_mean(name: str, known: Iterable[str], *, dashes: str = "") -> str:
-    """A hint at the nearest name, to be put after what was wrong; empty where none is near."""
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, list(known), n=1)
-    return f"; did you mean {dashes}{near[0]}?" if near else ""
 
 
 _BEGAN: ContextVar[float] = ContextVar("began", default=0.0)

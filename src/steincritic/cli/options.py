@@ -4,6 +4,7 @@ A command inherits the options it has. Fields come in the order of the bases, th
 of every class refuses what can be seen to be wrong without torch, which only the functions import.
 """
 
+import csv
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from steincritic.errors import InputError, check_choice, check_count, check_leve
 if TYPE_CHECKING:
     import torch
 
+    from steincritic.data.layout import Columns, Table
     from steincritic.data.points import ScoredPoints
     from steincritic.gof.result import GofResult
     from steincritic.gof.test import GofTest
@@ -66,7 +68,37 @@ class AsJson(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Data(Options):
+class TableOptions(Options):
+    """How a table is read."""
+
+    drop_nan: bool = False
+    """Leave out rows with NaN or infinite values, and count them."""
+    columns: OptionalText = None
+    """Columns to use, in this order, such as a,b,c; by default all."""
+    exclude: OptionalText = None
+    """Columns to leave out, such as a,b."""
+    id_column: OptionalText = None
+    """Column that names the rows; it may hold text, and is no part of the data."""
+
+    def chosen(self) -> "Columns":
+        from steincritic.data.layout import Columns
+
+        keep = None if self.columns is None else _names(self.columns, "columns")
+        exclude = () if self.exclude is None else _names(self.exclude, "exclude")
+        return Columns(keep=keep, exclude=exclude, id=self.id_column)
+
+    def read(self, data: Path, *models: "base.Model") -> tuple["Table", tuple[str, ...]]:
+        """The table, its columns in the order that the models know; and what a reader should know of that."""
+        from steincritic.data.points import arranged, reading_notes
+        from steincritic.data.tables import read_table
+
+        given = read_table(data, drop_nan=self.drop_nan, columns=self.chosen())
+        used = arranged(given, *models)
+        return used, reading_notes(given, used)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data(TableOptions):
     data: DataPath
     """npy, npz, csv or parquet file, one point per row."""
 
@@ -141,9 +173,13 @@ class TestOptions(OnDevice, Seeded):
             raise InputError(f"--address is for --engine dask, {given}")
 
     def run(
-        self, model: "base.Model", points: "ScoredPoints", names: Sequence[str] | None = None
+        self,
+        model: "base.Model",
+        points: "ScoredPoints",
+        names: Sequence[str] | None = None,
+        notes: tuple[str, ...] = (),
     ) -> "GofResult":
-        """Test the model on the points, with these settings; what there is to know is in the result."""
+        """Test the model on the points, with these settings; the notes go with the result."""
         import warnings
         from dataclasses import replace
 
@@ -155,7 +191,7 @@ class TestOptions(OnDevice, Seeded):
         if (self.draws, self.precision) != (None, None):
             self._say_how_long(test, model, points)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DoubtfulWarning)
+            warnings.simplefilter("ignore", DoubtfulWarning)  # they are in the result
             result = gof_test(
                 model,
                 points,
@@ -166,7 +202,8 @@ class TestOptions(OnDevice, Seeded):
                 dependent=self.dependent,
                 names=names,
             )
-        return replace(result, notes=(f"Test {chosen.name}: {reason}.", *result.notes)) if reason else result
+        why = (f"Test {chosen.name}: {reason}.",) if reason else ()
+        return replace(result, notes=(*why, *result.notes, *notes))
 
     def _say_how_long(self, test: "GofTest", model: "base.Model", points: "ScoredPoints") -> None:
         from steincritic.gof.combined import Combined
@@ -269,5 +306,9 @@ def parse_shape(text: str | None) -> tuple[int, ...] | None:
     return tuple(map(int, parts))
 
 
-def dropped_line(count: int) -> list[str]:
-    return [f"{count} rows with NaN or infinite values were left out."] if count else []
+def _names(text: str, option: str) -> list[str]:
+    """a,b,c; a name with a comma in quotes."""
+    names = [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
+    if not all(names) or not names:
+        raise InputError(f"--{option} must be names of columns such as a,b,c; got {text!r}")
+    return names

@@ -17,8 +17,7 @@ from typing import Literal, TypeVar
 import tyro
 
 from steincritic.cli.config_file import arguments_from
-from steincritic.cli.guard import did_you_mean
-from steincritic.errors import InputError
+from steincritic.errors import InputError, did_you_mean
 
 C = TypeVar("C", bound=Callable[[], int])
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import tyro
 
-from steincritic.cli.guard import FITS, described, did_you_mean, print_json
+from steincritic.cli.guard import FITS, described, print_json
 from steincritic.cli.options import (
     AsJson,
     Common,
@@ -22,7 +22,7 @@ from steincritic.cli.options import (
     device_named,
     prepare,
 )
-from steincritic.errors import InputError
+from steincritic.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     import torch

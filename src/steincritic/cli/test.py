@@ -10,7 +10,6 @@ from steincritic.cli.options import (
     Model,
     OptionalPath,
     TestOptions,
-    dropped_line,
     model_named,
     prepare,
 )
@@ -23,8 +22,6 @@ class Test(Common, AsJson, TestOptions, Model, Data):
     Exit code 0: not rejected, 1: rejected, 2: error.
     """
 
-    drop_nan: bool = False
-    """Leave out rows with NaN or infinite values."""
     out: OptionalPath = None
     """Folder for result.json."""
 
@@ -36,12 +33,11 @@ class Test(Common, AsJson, TestOptions, Model, Data):
     def __call__(self) -> int:
         from steincritic.cli.printing import print_verdict
         from steincritic.data.points import scored
-        from steincritic.data.tables import read_table
         from steincritic.files import write_json
 
-        table = read_table(self.data, drop_nan=self.drop_nan)
         model = model_named(self.model)
-        result = self.run(model, scored(model, table.x), table.columns)
+        table, notes = self.read(self.data, model)
+        result = self.run(model, scored(model, table), table.columns, notes)
         about = {"model": self.model, "data": str(self.data), "dropped": table.dropped}
         content = described(result.to_dict(), command="test", **about)
         if self.out is not None:
@@ -49,6 +45,7 @@ class Test(Common, AsJson, TestOptions, Model, Data):
         if self.json:
             print_json(content)
         else:
-            lines = [result.summary(), *dropped_line(table.dropped)]
-            print_verdict(lines, title=f"{self.data.name} against {self.model}", rejected=result.rejected)
+            print_verdict(
+                [result.summary()], title=f"{self.data.name} against {self.model}", rejected=result.rejected
+            )
         return REJECTED if result.rejected else FITS

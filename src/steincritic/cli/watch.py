@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from steincritic.cli.guard import FITS, REJECTED, print_json
+from steincritic.cli.guard import FITS, REJECTED, described, print_json
 from steincritic.cli.options import (
     AsJson,
     Common,
@@ -21,8 +21,7 @@ from steincritic.cli.options import (
 from steincritic.errors import InputError, check_count, check_level
 
 if TYPE_CHECKING:
-    import numpy as np
-
+    from steincritic.data.layout import Table
     from steincritic.data.tail import TailReader
     from steincritic.gof.watch_state import WatchState
     from steincritic.models import base
@@ -70,13 +69,13 @@ class Watch(Common, AsJson, OnDevice, Model, Data):
 
     def __call__(self) -> int:
         from steincritic.data.stream import check_rows
-        from steincritic.data.tail import TailReader
         from steincritic.gof.sequential import watch
         from steincritic.gof.watch_state import load_watch
+        from steincritic.shapes import counted
 
         model = model_named(self.model)
         state = load_watch(self.state) if self.state is not None and self.state.exists() else None
-        reader = TailReader(self.data, follow=self.follow, idle=self.idle)
+        reader = self._reader(follow=self.follow, idle=self.idle)
         if state is not None:
             self._resume(reader, state, model)
         if state is None or not state.rejected:
@@ -86,24 +85,29 @@ class Watch(Common, AsJson, OnDevice, Model, Data):
                 state = latest
                 if self.state is not None:
                     state.save(self.state)
-                self._print(state)
+                self._print(state, reader.dropped)
                 if state.rejected:
                     break
         if state is None:
             check_rows(reader.parser)
         assert state is not None  # a row makes a state
         if not self.json:
-            print(verdict(state), flush=True)
+            left_out = f" {counted(reader.dropped, 'row')} left out." if reader.dropped else ""
+            print(verdict(state) + left_out, flush=True)
         return REJECTED if state.rejected else FITS
+
+    def _reader(self, **waiting: Any) -> "TailReader":
+        from steincritic.data.tail import TailReader
+
+        return TailReader(self.data, drop_nan=self.drop_nan, columns=self.chosen(), **waiting)
 
     def _resume(self, reader: "TailReader", state: "WatchState", model: "base.Model") -> None:
         """Bring the reader to the first row that the state has not seen, if these rows are those it saw."""
         import numpy as np
         import torch
 
-        from steincritic.data.points import score_points
+        from steincritic.data.points import arranged, score_points
         from steincritic.data.stream import STDIN
-        from steincritic.data.tail import TailReader
 
         past = state.past
         if past is None:
@@ -115,22 +119,23 @@ class Watch(Common, AsJson, OnDevice, Model, Data):
             )
         if str(self.data) == STDIN:
             return
-        seen = TailReader(self.data).take(len(past))
-        if not np.array_equal(seen, past.x.cpu().numpy()):
+        seen = arranged(self._reader().take(len(past)), model)
+        if not np.array_equal(seen.x, past.x.cpu().numpy()):
             raise InputError(
                 f"{self.data} does not begin with the {len(past)} rows that {self.state} has seen; it is "
                 "another file, or was cut: name another state file to begin anew"
             )
         reader.take(len(past))
 
-    def _print(self, state: "WatchState") -> None:
+    def _print(self, state: "WatchState", dropped: int) -> None:
         if self.json:
-            print_json(standing(state))
+            about = {"model": self.model, "data": str(self.data), "dropped": dropped}
+            print_json(described(standing(state), command="watch", **about))
         else:
             print(line(state), flush=True)
 
 
-def batches(reader: "TailReader", size: int) -> Iterator["np.ndarray"]:
+def batches(reader: "TailReader", size: int) -> Iterator["Table"]:
     while len(rows := reader.take(size)):
         yield rows
 

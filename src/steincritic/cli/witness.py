@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from steincritic.cli.guard import FITS, described, print_json
 from steincritic.cli.options import (
@@ -25,13 +25,16 @@ from steincritic.errors import InputError, check_count
 
 if TYPE_CHECKING:
     import numpy as np
+    from torch import Tensor
 
-    from steincritic.data.stream import Chunk
+    from steincritic.data.layout import Rows, Table
     from steincritic.models import base
     from steincritic.training.critic import Critic
 
 _PIECE = 8192  # rows whose layers stay in a processor's cache
 _LARGEST = 10
+_TELLING = 3  # columns that are named, at most
+_PART = 0.1  # of a row's positive shares, for a column to be named
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,17 +58,18 @@ class Witness(Common, AsJson, OnDevice, _CriticFile, Model, Data):
     data: DataPath
     """npy, npz, csv or parquet file, one point per row; - for csv on standard input."""
     out: OptionalPath = None
-    """csv file for row,witness; rows are numbered from 0."""
+    """csv file for row (from 0), line, id, witness, pvalue, and the columns that contribute most."""
     chunk: int = 100_000
     """Rows held in memory at a time."""
-    drop_nan: bool = False
-    """Leave out rows with NaN or infinite values instead of stopping there."""
+    draws: int = 1999
+    """Draws of the model that rows are ranked among; a p-value is the share with as large a witness."""
 
     takes_stdin: ClassVar[bool] = True
 
     def check(self) -> None:
         super().check()
         check_count(self.chunk, name="chunk")
+        check_count(self.draws, name="draws")
         if self.out is not None:
             self._check_out(self.out)
             check_writable(self.out)
@@ -79,25 +83,23 @@ class Witness(Common, AsJson, OnDevice, _CriticFile, Model, Data):
 
     def __call__(self) -> int:
         from steincritic.data.stream import estimated_rows, read_chunks
-        from steincritic.files import atomic_file
+        from steincritic.files import atomic_file, csv_text
         from steincritic.training.critic import load_critic
         from steincritic.training.progress import StepBar
 
         model = model_named(self.model)
         critic = load_critic(self.critic, model).to(device_named(self.device))
-        chunks = read_chunks(self.data, rows=self.chunk, drop_nan=self.drop_nan)
+        chunks = read_chunks(self.data, rows=self.chunk, drop_nan=self.drop_nan, columns=self.chosen())
         summary = Summary()
         with (
             StepBar("rows", estimated_rows(self.data)) as bar,
             nullcontext() if self.out is None else atomic_file(self.out) as file,
         ):
-            if file is not None:
-                file.write(b"row,witness\n")
-            for chunk, values in witnesses(critic, model, chunks):
-                summary.add(chunk, values)
+            for found in witnesses(critic, model, chunks, draws=self.draws):
                 if file is not None:
-                    write_rows(file, chunk.rows, values)
-                bar.advance(len(values) + chunk.dropped)
+                    file.write(csv_text(found.cells(), header=file.tell() == 0).encode())
+                summary.add(found)
+                bar.advance(len(found.values) + found.table.dropped)
         if summary.rows == 0:
             raise InputError(f"no row of {self.data} is free of NaN and infinite values")
         if self.json:
@@ -118,10 +120,30 @@ class Witness(Common, AsJson, OnDevice, _CriticFile, Model, Data):
             f"{name} under {self.critic}: {summary.rows} rows{dropped}",
             f"Mean witness {summary.mean:.5g}, standard error {error}",
         )
-        largest = [(str(row), f"{value:.5g}") for row, value in summary.largest]
-        print_table(("row", "witness"), largest, title="Largest", left=True)
+        largest = [
+            [f"{v:.5g}" if isinstance(v, float) else str(v) for v in row.values()] for row in summary.largest
+        ]
+        print_table(tuple(summary.largest[0]), largest, title="Largest", left=True)
         if self.out is not None:
             print_lines(f"File: {self.out}")
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What the critic says of some rows."""
+
+    table: "Table"
+    values: "np.ndarray"  # (k,) witness
+    pvalues: "np.ndarray | None"  # among draws of the model; None for one that cannot be sampled
+    telling: list[str]  # columns that contribute most to each row's witness
+
+    def cells(self, rows: "np.ndarray | slice" = slice(None)) -> dict[str, list[Any]]:
+        """By column of the csv file."""
+        named = self.table.rows[rows].cells() | {"witness": [float(f"{v:.9g}") for v in self.values[rows]]}
+        if self.pvalues is not None:
+            named["pvalue"] = [float(f"{p:.6g}") for p in self.pvalues[rows]]
+        telling = self.telling[rows] if isinstance(rows, slice) else [self.telling[k] for k in rows]
+        return named | {"columns": telling}
 
 
 class Summary:
@@ -131,14 +153,15 @@ class Summary:
         self.rows = 0
         self.dropped = 0
         self.mean = 0.0
-        self.largest: list[tuple[int, float]] = []  # row and witness
+        self.largest: list[dict[str, Any]] = []  # row, witness and what else is known, the largest first
         self._squares = 0.0  # sum of squared distances from the mean
 
-    def add(self, chunk: "Chunk", values: "np.ndarray") -> None:
+    def add(self, found: Found) -> None:
         """One more chunk; the moments are merged as in Chan, Golub and LeVeque (1983)."""
         import numpy as np
 
-        self.dropped += chunk.dropped
+        values = found.values
+        self.dropped += found.table.dropped
         if not len(values):
             return
         count, mean = len(values), float(values.mean())
@@ -146,9 +169,9 @@ class Summary:
         self._squares += float(((values - mean) ** 2).sum()) + away**2 * self.rows * count / total
         self.mean += away * count / total
         self.rows = total
-        top = np.argsort(-values, kind="stable")[:_LARGEST]
-        found = zip(chunk.rows[top].tolist(), values[top].tolist(), strict=True)
-        self.largest = sorted([*self.largest, *found], key=lambda pair: -pair[1])[:_LARGEST]
+        cells = found.cells(np.argsort(-values, kind="stable")[:_LARGEST])
+        top = [dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True)]
+        self.largest = sorted([*self.largest, *top], key=lambda row: -row["witness"])[:_LARGEST]
 
     @property
     def standard_error(self) -> float | None:
@@ -161,52 +184,78 @@ class Summary:
             "dropped": self.dropped,
             "mean": self.mean,
             "standard_error": self.standard_error,
-            "largest": [{"row": row, "witness": value} for row, value in self.largest],
+            "largest": self.largest,
         }
 
 
 def witnesses(
-    critic: "Critic", model: "base.Model", chunks: Iterable["Chunk"]
-) -> Iterator[tuple["Chunk", "np.ndarray"]]:
-    """Each chunk with its (k,) witness values.
+    critic: "Critic", model: "base.Model", chunks: Iterable["Table"], *, draws: int
+) -> Iterator[Found]:
+    """Each chunk with its witness values, ranked among so many draws of the model.
 
     Score and change of variables are taken in the precision of the data, the network in its own.
     """
     import numpy as np
     import torch
 
-    from steincritic.data.points import score_points
+    from steincritic.data.points import arranged, score_points
+    from steincritic.diagnosis.coordinates import block_name
+    from steincritic.gof.null import rank_pvalues
     from steincritic.models.base import dimension
+    from steincritic.stein.operator import coordinate_blocks
 
     dim = dimension(model)
-    for chunk in chunks:
+    reference = _reference(critic, model, draws)
+    for chunk in (arranged(chunk, model) for chunk in chunks):
         width = chunk.x.shape[1]
         if dim is not None and width != dim:
             raise InputError(f"the data have {width} columns but the model has {dim} dimensions")
-        values = np.empty(len(chunk.x))
+        blocks = coordinate_blocks(width)
+        names = [block_name(chunk.columns, block) for block in blocks]
+        values, telling = np.empty(len(chunk.x)), []
         for start in range(0, len(values), _PIECE):
-            piece, rows = (part[start : start + _PIECE] for part in (chunk.x, chunk.rows))
-            points = score_points(model, torch.from_numpy(piece), name=f"rows from {rows[0]}")
+            piece, rows = chunk.x[start : start + _PIECE], chunk.rows[start : start + _PIECE]
+            points = score_points(model, torch.from_numpy(piece), name=f"rows from {rows.name(0)}")
             _check_finite(points.score.cpu().numpy(), rows, "the model's score")
-            witness = critic.witness(points).cpu().numpy()
-            _check_finite(witness[:, None], rows, "the witness")
-            values[start : start + _PIECE] = witness
-        yield chunk, values
+            shares = critic.shares(points, blocks).cpu().double().numpy()
+            _check_finite(shares, rows, "the witness")
+            values[start : start + _PIECE] = shares.sum(1)
+            telling += _telling(shares, names)
+        ranks = None if reference is None else rank_pvalues(torch.from_numpy(values), reference).numpy()
+        yield Found(chunk, values, ranks, telling)
 
 
-def write_rows(file: IO[bytes], rows: "np.ndarray", values: "np.ndarray") -> None:
-    """Lines of row,witness. One format of all lines takes half the time of a format for each."""
-    cells: list[float] = [0] * (2 * len(rows))
-    cells[::2], cells[1::2] = rows.tolist(), values.tolist()
-    file.write((("%d,%.9g\n" * len(rows)) % tuple(cells)).encode())
+def _reference(critic: "Critic", model: "base.Model", draws: int) -> "Tensor | None":
+    """Witness values of the model's own draws, where it has any."""
+    import torch
+
+    from steincritic.data.points import sample_points
+    from steincritic.models.base import SamplingModel
+
+    if not isinstance(model, SamplingModel):
+        return None
+    points = sample_points(model, draws, seed=0, like=critic.frame.location.cpu()[None])
+    pieces = (points[start : start + _PIECE] for start in range(0, draws, _PIECE))
+    return torch.cat([critic.witness(piece).cpu().double() for piece in pieces])
 
 
-def _check_finite(values: "np.ndarray", rows: "np.ndarray", name: str) -> None:
+def _telling(shares: "np.ndarray", names: list[str]) -> list[str]:
+    """The columns with the largest shares of each row's witness, the largest first."""
+    import numpy as np
+
+    order = np.argsort(-shares, axis=1)[:, :_TELLING]
+    largest = np.take_along_axis(shares, order, 1)
+    named = largest > _PART * np.clip(shares, 0, None).sum(1, keepdims=True)
+    pairs = zip(order.tolist(), named.tolist(), strict=True)
+    return ["; ".join(names[j] for j, shown in zip(*pair, strict=True) if shown) for pair in pairs]
+
+
+def _check_finite(values: "np.ndarray", rows: "Rows", name: str) -> None:
     from steincritic.data.stream import bad_rows
 
     bad = bad_rows(values)
     if bad.any():
-        row = rows[bad.argmax()]
         raise InputError(
-            f"{name} is not finite in row {row}; is that point far outside, or the critic damaged?"
+            f"{name} is not finite in row {rows.name(int(bad.argmax()))}; is that point far outside, or the "
+            "critic damaged?"
         )

@@ -2,15 +2,17 @@
 
 from steincritic.data.arrays import as_points, read_points
 from steincritic.data.frame import Frame
+from steincritic.data.layout import Columns, Rows, Table
 from steincritic.data.points import ScoredPoints, sample_points, score_points, scored
 from steincritic.data.problems import Problem, mixture, mixture_1d, problem
-from steincritic.data.stream import Chunk, read_chunks
-from steincritic.data.tables import Table, read_table
+from steincritic.data.stream import read_chunks
+from steincritic.data.tables import read_table
 
 __all__ = [
-    "Chunk",
+    "Columns",
     "Frame",
     "Problem",
+    "Rows",
     "ScoredPoints",
     "Table",
     "as_points",

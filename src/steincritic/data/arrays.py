@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from steincritic.data.binary import check_shape, native, wrong_dtype
+from steincritic.data.layout import Table
 from steincritic.data.tables import load_table
 from steincritic.errors import InputError
 from steincritic.shapes import Points
@@ -20,13 +21,15 @@ class DataFrame(Protocol):
     def to_numpy(self) -> np.ndarray: ...
 
 
-ArrayLike: TypeAlias = Tensor | np.ndarray | DataFrame | Sequence[Sequence[float]] | str | Path
+ArrayLike: TypeAlias = Tensor | np.ndarray | DataFrame | Table | Sequence[Sequence[float]] | str | Path
 
 
 def as_points(x: ArrayLike, *, name: str = "x", dim: int | None = None) -> Points:
-    """Accept a tensor, array, data frame, nested list or file path; refuse what is not (n, d) floats."""
+    """Accept a tensor, array, frame, table, nested list or file path; refuse what is not (n, d) floats."""
     if isinstance(x, str | Path):
-        x = read_points(x)
+        x = load_table(x)
+    if isinstance(x, Table):
+        x = x.x
     tensor = as_float_tensor(x, name=name)
     check_shape(tuple(tensor.shape), name=name)
     if dim is not None and tensor.shape[1] != dim:

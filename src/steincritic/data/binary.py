@@ -9,9 +9,9 @@ from typing import IO, Any
 
 import numpy as np
 
+from steincritic.data.layout import Columns, Rows, Table
 from steincritic.errors import FileFormatError, InputError, listed
 
-Block = tuple[np.ndarray, tuple[str, ...]]  # (k, d) values and the names of the columns
 _SHOWN = 5
 _FOLD, _SMALL = 100, 2**28  # a file unpacks to at most this multiple of its size, or to this many bytes
 
@@ -41,7 +41,7 @@ def numpy_rows(path: Path) -> int:
         return int(_header(path, file, size)[0][0])
 
 
-def numpy_blocks(path: Path, rows: int) -> Iterator[Block]:
+def numpy_blocks(path: Path, rows: int, columns: Columns) -> Iterator[Table]:
     """Blocks of an npy file, or of the one array in an npz file, read one after the other."""
     with _opened(path) as (file, size):
         (n, d), by_column, dtype = _header(path, file, size)
@@ -55,7 +55,8 @@ def numpy_blocks(path: Path, rows: int) -> Iterator[Block]:
             else:
                 data = _exactly(path, file, count * d * dtype.itemsize)
                 x = np.frombuffer(data, dtype).reshape(count, d)
-            yield x.astype(native(dtype), copy=False), names
+            numbers = Rows(np.arange(start, start + count))
+            yield Table(x.astype(native(dtype), copy=False), names, numbers).chosen(columns, path)
 
 
 def numbered_names(count: int) -> tuple[str, ...]:
@@ -66,17 +67,22 @@ def parquet_rows(path: Path) -> int:
     return int(_parquet(path).metadata.num_rows)
 
 
-def parquet_blocks(path: Path, rows: int) -> Iterator[Block]:
+def parquet_blocks(path: Path, rows: int, columns: Columns) -> Iterator[Table]:
     """Blocks of a parquet file by its row groups; whole numbers become floats, gaps NaN."""
     file = _parquet(path)
-    columns = [f for f in file.schema_arrow if not f.name.startswith("__index_level_")]  # of pandas
-    _check_numeric(path, file, columns)
-    names = tuple(field.name for field in columns)
+    there = [f for f in file.schema_arrow if not f.name.startswith("__index_level_")]  # of pandas
+    places = columns.places([f.name for f in there], path)[0] if there else []
+    _check_numeric(path, file, [there[j] for j in places])
+    names = tuple(there[j].name for j in places)
     _check_unpacked(path, 8 * file.metadata.num_rows * len(names))
-    for batch in file.iter_batches(batch_size=rows, columns=list(names)):
-        values = [_as_floats(batch.column(name)) for name in names]
-        if values and len(values[0]):
-            yield np.column_stack(values), names
+    start = 0
+    for batch in file.iter_batches(batch_size=rows, columns=[*names, *filter(None, [columns.id])]):
+        if not batch.num_rows:
+            continue
+        x = np.column_stack([_as_floats(batch.column(name)) for name in names])
+        ids = None if columns.id is None else np.array([str(v) for v in batch.column(columns.id).to_pylist()])
+        yield Table(x, names, Rows(np.arange(start, start + len(x)), None, ids))
+        start += len(x)
 
 
 @contextmanager
@@ -165,7 +171,8 @@ def _check_numeric(path: Path, file: Any, columns: list[Any]) -> None:
         ] + [field.name for field in wrong[_SHOWN:]]
         raise FileFormatError(
             f"{path} must hold numbers, got other kinds in {'columns' if len(wrong) > 1 else 'column'} "
-            f"{listed(shown, _SHOWN)}; drop them or encode them as numbers"
+            f"{listed(shown, _SHOWN)}; leave them out with --exclude {','.join(f.name for f in wrong)}, or "
+            "encode them as numbers"
         )
 
 

@@ -3,11 +3,13 @@
 import codecs
 import csv
 import re
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from steincritic.data.layout import Columns, Rows, Table
 from steincritic.errors import FileFormatError, listed
 
 _SEPARATORS = {"\t": "tabs", ";": "semicolons", ",": "commas"}
@@ -18,31 +20,37 @@ _SHOWN = 5  # columns that a message names
 class CsvParser:
     """Lines in, rows of floats out. Knows separator and names from the first lines, counts every line."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, chosen: Columns | None = None) -> None:
         self.source = source
-        self.columns: tuple[str, ...] = ()
+        self.columns: tuple[str, ...] = ()  # that are data
         self.lines = 0
         self.rows = 0
+        self._chosen = chosen or Columns()
+        self._names: tuple[str, ...] = ()  # of all columns
+        self._used: list[int] = []
+        self._id: int | None = None
         self._separator = ","
         self._comment = b""
 
-    def parse(self, lines: Sequence[bytes]) -> np.ndarray:
-        """The rows of the next whole lines, (k, d); blank lines and lines that begin with # hold none."""
+    def parse(self, lines: Sequence[bytes]) -> Table:
+        """The rows of the next whole lines; blank lines and lines that begin with # hold none."""
         first = self.lines + 1
         if first == 1 and lines:
             lines = [lines[0].removeprefix(codecs.BOM_UTF8), *lines[1:]]
         self.lines += len(lines)
-        skipped = 0 if self.columns else self._begin(lines)
-        body = lines[skipped:]
-        if not self.columns or not any(map(_has_cells, body)):
-            return np.empty((0, len(self.columns)))
-        values = self._quickly(body)
-        if values is None:
-            numbered = [(k, line) for k, line in enumerate(body, first + skipped) if _has_cells(line)]
-            values = self._quickly([line for _, line in numbered]) if len(numbered) < len(body) else None
-            values = self._carefully(numbered) if values is None else values
-        self.rows += len(values)
-        return values
+        skipped = 0 if self._names else self._begin(lines)
+        numbered = [(k, line) for k, line in enumerate(lines[skipped:], first + skipped) if _has_cells(line)]
+        if not self._names or not numbered:
+            return self._table([], [], [])
+        quick = self._quickly(numbered)
+        return self._carefully(numbered) if quick is None else quick
+
+    def _table(self, values: Any, lines: Sequence[int], ids: Sequence[str]) -> Table:
+        x = np.asarray(values, dtype=float).reshape(len(lines), len(self.columns))
+        numbers = np.arange(self.rows, self.rows + len(x))
+        self.rows += len(x)
+        names = None if self._id is None else np.array(ids, dtype=str)
+        return Table(x, self.columns, Rows(numbers, np.array(lines, dtype=int), names))
 
     def _begin(self, lines: Sequence[bytes]) -> int:
         """Learn the layout from the first line with cells; how many lines hold no row."""
@@ -55,7 +63,9 @@ class CsvParser:
             cells = self._cells(line)
             header = _is_header(cells)
             names = cells if header else self._commented_names(len(cells))
-            self.columns = tuple(name.strip().lstrip("# ") or f"x{j}" for j, name in enumerate(names, 1))
+            self._names = tuple(name.strip().lstrip("# ") or f"x{j}" for j, name in enumerate(names, 1))
+            self._used, self._id = self._chosen.places(self._names, self.source)
+            self.columns = tuple(self._names[j] for j in self._used)
             return k + header
         return len(lines)
 
@@ -65,51 +75,81 @@ class CsvParser:
         cells = self._cells(line) if line else []
         return cells if len(cells) == count and _is_header(cells) else [""] * count
 
-    def _quickly(self, lines: Sequence[bytes]) -> np.ndarray | None:
+    def _quickly(self, numbered: Sequence[tuple[int, bytes]]) -> Table | None:
         """By numpy's own reader, or None where it meets anything but plain rows."""
+        lines, ids = [line for _, line in numbered], []
+        whole = self._used == list(range(len(self._names)))
+        if not whole:  # that reader looks at no other columns, nor counts them
+            mark, more = self._separator.encode(), len(self._names) - 1
+            if any(b'"' in line or line.count(mark) != more for line in lines):
+                return None
+            if self._id is not None:
+                ids = [line.split(mark)[self._id].strip().decode("utf-8", "replace") for line in lines]
         try:
             values = np.loadtxt(
-                lines, delimiter=self._separator, ndmin=2, dtype=float, comments=None, quotechar='"'
+                lines,
+                delimiter=self._separator,
+                ndmin=2,
+                dtype=float,
+                comments=None,
+                quotechar='"',
+                usecols=None if whole else self._used,
             )
         except ValueError:
             return None
-        return values if values.shape[1] == len(self.columns) else None
+        if values.shape != (len(lines), len(self.columns)):
+            return None
+        return self._table(values, [number for number, _ in numbered], ids)
 
-    def _carefully(self, numbered: Sequence[tuple[int, bytes]]) -> np.ndarray:
+    def _carefully(self, numbered: Sequence[tuple[int, bytes]]) -> Table:
         """Cell by cell: gaps become NaN, anything else is named with its line."""
         reader = self._reader([self._decoded(raw, number) for number, raw in numbered])
         rows: list[list[float]] = []
+        lines: list[int] = []
+        ids: list[str] = []
         text: dict[int, tuple[str, int]] = {}  # by column: the first cell that is no number, its line
+        spoiled = 0  # rows that hold such a cell
         try:
             for cells in reader:
                 number = numbered[reader.line_num - 1][0]
-                if len(cells) != len(self.columns):
+                if len(cells) != len(self._names):
                     break
-                row = [_number(cell) for cell in cells]
-                text |= {j: (cells[j], number) for j, v in enumerate(row) if v is None and j not in text}
+                row = [_number(cells[j]) for j in self._used]
+                new = {j: (cells[self._used[j]], number) for j, value in enumerate(row) if value is None}
+                text, spoiled = new | text, spoiled + bool(new)
                 rows.append([np.nan if value is None else value for value in row])
+                lines.append(number)
+                ids += [] if self._id is None else [cells[self._id].strip()]
             else:
                 if not text:
-                    return np.array(rows, dtype=float)
+                    return self._table(rows, lines, ids)
         except csv.Error as error:
             number = numbered[min(reader.line_num, len(numbered) - 1)][0]
             raise FileFormatError(f"{self.source} cannot be read as csv: line {number}, {error}") from None
-        raise FileFormatError(self._text(text) if text else self._ragged(number, len(cells)))
+        alone = spoiled == 1 < len(rows)
+        raise FileFormatError(self._text(text, alone) if text else self._ragged(number, len(cells)))
 
-    def _text(self, found: dict[int, tuple[str, int]]) -> str:
+    def _text(self, found: dict[int, tuple[str, int]], alone: bool) -> str:
+        """What is no number and what to do about it; it stands alone where it is in one of many lines."""
         shown = [
             f"{self.columns[j]} ({_short(cell)} in line {number})"
             for j, (cell, number) in sorted(found.items())
         ]
-        kind, way_out = _kind(next(iter(found.values()))[0])
+        cell, number = next(iter(found.values()))
+        kind, way_out = _kind(cell)
         columns = "columns" if len(found) > 1 else "column"
+        if alone:
+            way_out = f"repair line {number} or remove it"
+        elif not way_out.startswith(_REWRITE):
+            names = shlex.quote(",".join(self.columns[j] for j in sorted(found)))
+            way_out = f"leave {'them' if len(found) > 1 else 'it'} out with --exclude {names}{way_out}"
         return f"{self.source} must hold numbers, got {kind} in {columns} {listed(shown, _SHOWN)}; {way_out}"
 
     def _ragged(self, number: int, count: int) -> str:
         cells = "cell" if count == 1 else "cells"
         return (
-            f"{self.source} has {count} {cells} in line {number} but {len(self.columns)} columns; give "
-            f"every line {len(self.columns)} cells, separated by {_SEPARATORS[self._separator]}"
+            f"{self.source} has {count} {cells} in line {number} but {len(self._names)} columns; give "
+            f"every line {len(self._names)} cells, separated by {_SEPARATORS[self._separator]}"
         )
 
     def _reader(self, lines: Sequence[str]) -> Any:  # the class has no public name
@@ -151,18 +191,21 @@ def _number(cell: str) -> float | None:
         return None
 
 
+_REWRITE = ("write", "separate")  # what is to be done to a whole file, not to a column
+
+
 def _kind(cell: str) -> tuple[str, str]:
-    """What a cell is that is no number, and what to do about such a column."""
+    """What a cell is that is no number, and what else than leaving its column out can be done about it."""
     cell = cell.strip()
     if cell.lower() in {"true", "false", "yes", "no"}:
-        return "truth values", "a score exists for continuous data only: drop the column"
+        return "truth values", ": a score exists for continuous data only"
     if re.match(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}\b", cell) or re.fullmatch(r"\d+:\d\d(:\d\d.*)?", cell):
-        return "dates", "drop the column or write it as a number, such as days since a start"
+        return "dates", " or write it as a number, such as days since a start"
     if re.fullmatch(r"[+-]?\d+,\d+(e[+-]?\d+)?", cell, re.IGNORECASE):
         return "decimal commas", "write 1.5, not 1,5"
     if len(parts := cell.split()) > 1 and all(_number(part) is not None for part in parts):
         return "numbers separated by spaces", "separate them by commas"
-    return "text", "drop the column or encode it as numbers"
+    return "text", ", name rows by it with --id-column, or encode it as numbers"
 
 
 def _short(cell: str) -> str:

@@ -3,16 +3,21 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any, TypeAlias
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar, cast
 
 import torch
 from torch import Tensor
 
 from steincritic.data.arrays import ArrayLike, as_float_tensor, as_points, check_finite
+from steincritic.data.binary import numbered_names
+from steincritic.data.layout import Table
+from steincritic.data.tables import load_table
 from steincritic.devices import DeviceLike, resolve_device
-from steincritic.errors import InputError, ModelError, first_line
-from steincritic.models.base import Model, ModelLike, SamplingModel, as_model, dimension
+from steincritic.errors import InputError, ModelError, first_line, listed
+from steincritic.models.base import Model, ModelLike, SamplingModel, as_model, dimension, fitted_columns
 from steincritic.rng import generator
+from steincritic.shapes import counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +124,8 @@ class ScoredPoints:
 
 
 PointsLike: TypeAlias = ScoredPoints | ArrayLike  # what a user may pass as data
+D = TypeVar("D")  # some such data
+_SHOWN = 8  # columns that a message names
 
 
 def model_and_points(
@@ -141,12 +148,47 @@ def scored(model: ModelLike | None, x: PointsLike, *, name: str = "x") -> Scored
         points = x
     else:
         model = as_model(model)
+        x = arranged(x, model)
         points = score_points(model, as_points(x, name=name, dim=dimension(model)), name=name)
     if 0 in points.x.shape:
         raise InputError(f"{name} must hold at least one point, got shape {tuple(points.x.shape)}")
     check_finite(points.x, name=name)
     check_finite(points.score, name=f"the score at {name}")
     return points
+
+
+def arranged(x: D, *models: Model | None) -> D:
+    """Data with named columns in the order that the models were fitted on; other names are refused."""
+    wanted = {columns for model in models if (columns := fitted_columns(model)) is not None}
+    if not wanted:
+        return x
+    table: Any = load_table(x) if isinstance(x, str | Path) else x
+    names = tuple(getattr(table, "columns", ()))
+    if not names or names == numbered_names(len(names)) or not isinstance(names[0], str):
+        return x
+    if len(wanted) > 1:
+        shown = " and ".join(f"({listed(each, _SHOWN)})" for each in sorted(wanted))
+        raise InputError(f"the models were fitted on other columns, or in another order: {shown}")
+    (order,) = wanted
+    if names == order:
+        return x
+    if sorted(names) != sorted(order):
+        raise InputError(
+            f"the model was fitted on the columns {listed(order, _SHOWN)}, the data have "
+            f"{listed(names, _SHOWN)}; give it those (--columns {','.join(order[:_SHOWN])})"
+        )
+    ordered: Any = table.take(order) if isinstance(table, Table) else table[list(order)]
+    return cast(D, ordered)
+
+
+def reading_notes(given: object, used: object) -> tuple[str, ...]:
+    """What a reader should know of how data were read: rows left out, columns put in the model's order."""
+    dropped = getattr(given, "dropped", 0)
+    notes = [f"{counted(dropped, 'row')} with NaN or infinite values left out."] if dropped else []
+    before, after = (tuple(getattr(data, "columns", ())) for data in (given, used))
+    if before != after:
+        notes.append(f"Columns were put in the model's order: {listed(after, _SHOWN)}.")
+    return tuple(notes)
 
 
 def score_points(model: Model, x: Tensor, *, name: str = "x") -> ScoredPoints:

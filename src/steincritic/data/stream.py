@@ -4,45 +4,36 @@ import difflib
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 
-from steincritic.data.binary import Block, numpy_blocks, numpy_rows, parquet_blocks, parquet_rows
+from steincritic.data.binary import numpy_blocks, numpy_rows, parquet_blocks, parquet_rows
 from steincritic.data.delimited import CsvParser
+from steincritic.data.layout import Columns, Table
 from steincritic.errors import FileFormatError, InputError, check_count
-from steincritic.shapes import counted
 
 STDIN = "-"
 _SAMPLE = 2**16  # bytes of a csv file by which its rows are estimated
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Chunk:
-    """Some consecutive rows of a table, all finite."""
-
-    x: np.ndarray  # (k, d)
-    columns: tuple[str, ...]
-    rows: np.ndarray  # (k,) their numbers in the whole table, from 0
-    dropped: int = 0  # rows left out between these
-
-    def __repr__(self) -> str:
-        return f"Chunk({counted(len(self.x), 'row')} of {counted(len(self.columns), 'column')})"
-
-
-def read_chunks(source: str | Path, *, rows: int = 100_000, drop_nan: bool = False) -> Iterator[Chunk]:
+def read_chunks(
+    source: str | Path, *, rows: int = 100_000, drop_nan: bool = False, columns: Columns | None = None
+) -> Iterator[Table]:
     """Read npy, npz, csv or parquet, or csv from standard input for "-", in constant memory.
 
     Only an array stored column by column is held as a whole. Rows with NaN or infinite values are an
     error that names the first, or are left out. Nothing is unpickled.
     """
     check_count(rows, name="rows")
+    chosen, name = columns or Columns(), "standard input" if str(source) == STDIN else str(source)
     if str(source) == STDIN:
-        return _chunks(_text_blocks(sys.stdin.buffer, "standard input", rows), "standard input", drop_nan)
-    return _chunks(file_blocks(source, rows), str(source), drop_nan)
+        blocks = _text_blocks(sys.stdin.buffer, name, rows, chosen)
+    else:
+        blocks = file_blocks(source, rows, chosen)
+    return (finite(block, name, drop_nan=drop_nan) for block in blocks)
 
 
 def estimated_rows(source: str | Path) -> int:
@@ -54,11 +45,11 @@ def estimated_rows(source: str | Path) -> int:
         return _KINDS[path.suffix.lower()][1](path)
 
 
-def file_blocks(path: str | Path, rows: int) -> Iterator[Block]:
+def file_blocks(path: str | Path, rows: int, columns: Columns) -> Iterator[Table]:
     """Blocks of floats of a file, of at least one row each and one in all; they may hold NaN."""
     path = checked_path(path)
     with reading(path):
-        yield from _KINDS[path.suffix.lower()][0](path, rows)
+        yield from _KINDS[path.suffix.lower()][0](path, rows, columns)
 
 
 def checked_path(path: str | Path) -> Path:
@@ -97,31 +88,29 @@ def bad_rows(x: np.ndarray) -> np.ndarray:
     return np.asarray(~np.isfinite(x).all(axis=1))
 
 
-def _chunks(blocks: Iterator[Block], name: str, drop_nan: bool) -> Iterator[Chunk]:
-    start = 0
-    for x, columns in blocks:
-        bad = bad_rows(x)
-        count = int(bad.sum())
-        if count and not drop_nan:
-            raise InputError(
-                f"{name} has NaN or infinite values in row {start + int(bad.argmax())}; repair such rows or "
-                "leave them out with --drop-nan (drop_nan=True)"
-            )
-        numbers = np.arange(start, start + len(x))
-        start += len(x)
-        yield Chunk(x[~bad] if count else x, columns, numbers[~bad] if count else numbers, count)
+def finite(table: Table, source: str, *, drop_nan: bool) -> Table:
+    """The table without rows that hold NaN or infinite values; the first is named where they may not be."""
+    bad = bad_rows(table.x)
+    if not bad.any():
+        return table
+    if not drop_nan:
+        raise InputError(
+            f"{source} has NaN or infinite values in row {table.rows.name(int(bad.argmax()))}; repair such "
+            "rows or leave them out with --drop-nan (drop_nan=True)"
+        )
+    return table.without(bad)
 
 
-def _csv_blocks(path: Path, rows: int) -> Iterator[Block]:
+def _csv_blocks(path: Path, rows: int, columns: Columns) -> Iterator[Table]:
     with path.open("rb") as file:
-        yield from _text_blocks(file, str(path), rows)
+        yield from _text_blocks(file, str(path), rows, columns)
 
 
-def _text_blocks(file: IO[bytes], source: str, rows: int) -> Iterator[Block]:
-    parser = CsvParser(source)
+def _text_blocks(file: IO[bytes], source: str, rows: int, columns: Columns) -> Iterator[Table]:
+    parser = CsvParser(source, columns)
     while lines := list(islice(file, rows)):
-        if len(x := parser.parse(lines)):
-            yield x, parser.columns
+        if len(table := parser.parse(lines)):
+            yield table
     check_rows(parser)
 
 
@@ -149,7 +138,8 @@ def missing_file(path: Path) -> str:
     return f"no such data file: {path}" + (f"; did you mean {', '.join(near)}?" if near else "")
 
 
-_KINDS: dict[str, tuple[Callable[[Path, int], Iterator[Block]], Callable[[Path], int]]] = {  # read, count
+_Reader = Callable[[Path, int, Columns], Iterator[Table]]
+_KINDS: dict[str, tuple[_Reader, Callable[[Path], int]]] = {  # read, count
     ".npy": (numpy_blocks, numpy_rows),
     ".npz": (numpy_blocks, numpy_rows),
     ".csv": (_csv_blocks, _csv_rows),

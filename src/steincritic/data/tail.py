@@ -9,10 +9,9 @@ from itertools import islice
 from pathlib import Path
 from typing import IO
 
-import numpy as np
-
 from steincritic.data.delimited import CsvParser
-from steincritic.data.stream import STDIN, bad_rows, missing_file
+from steincritic.data.layout import Columns, Table
+from steincritic.data.stream import STDIN, finite, missing_file
 from steincritic.errors import FileFormatError, InputError, check_positive
 
 _PIECE = 2**16  # bytes
@@ -27,11 +26,21 @@ class TailReader:
         source: a csv file, or "-" for standard input, which is waited for until it is closed.
         follow: wait for more rows at the end of the file.
         idle: stop waiting after so many seconds without a new line.
+        drop_nan: leave out rows with NaN or infinite values, and count them in `dropped`.
+        columns: which ones are data; by default all.
 
     A last line without its newline is left alone while more may come.
     """
 
-    def __init__(self, source: str | Path, *, follow: bool = False, idle: float | None = None) -> None:
+    def __init__(
+        self,
+        source: str | Path,
+        *,
+        follow: bool = False,
+        idle: float | None = None,
+        drop_nan: bool = False,
+        columns: Columns | None = None,
+    ) -> None:
         if idle is not None:
             check_positive(idle, name="idle")
         piped = str(source) == STDIN
@@ -44,24 +53,19 @@ class TailReader:
             )
         if idle is not None and not (piped or follow):
             raise InputError("idle is a time to wait for rows, so it goes with follow or standard input")
-        self.parser = CsvParser("standard input" if piped else str(path))
+        self.parser = CsvParser("standard input" if piped else str(path), columns)
+        self.drop_nan, self.dropped = drop_nan, 0
         self._lines = _lines(_pipe_pieces(idle) if piped else _file_pieces(path, follow, idle))
 
-    def take(self, count: int) -> np.ndarray:
-        """The next rows, (count, d); fewer only at the end."""
-        parts: list[np.ndarray] = []
-        missing, first = count, self.parser.rows
+    def take(self, count: int) -> Table:
+        """The next rows; fewer than asked for only at the end."""
+        parts = [self.parser.parse([])]
+        missing = count
         while missing and (lines := list(islice(self._lines, missing))):
-            parts.append(self.parser.parse(lines))
+            parts.append(finite(self.parser.parse(lines), self.parser.source, drop_nan=self.drop_nan))
             missing -= len(parts[-1])
-        rows = np.concatenate([part for part in parts if len(part)] or [np.empty((0, 0))])
-        bad = bad_rows(rows)
-        if bad.any():
-            raise InputError(
-                f"{self.parser.source} has NaN or infinite values in row {first + int(bad.argmax())}; repair "
-                "or remove that row"
-            )
-        return rows
+            self.dropped += parts[-1].dropped
+        return Table.cat(parts)
 
 
 def _lines(pieces: Iterator[bytes]) -> Iterator[bytes]:

@@ -1,12 +1,16 @@
 """check: whether a model fails, how far, and where."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steincritic.data.points import PointsLike, ScoredPoints, model_and_points
+from torch import Tensor
+
+from steincritic.data.layout import Rows, Table
+from steincritic.data.points import PointsLike, ScoredPoints, arranged, model_and_points, reading_notes
+from steincritic.data.tables import load_table
 from steincritic.devices import DeviceLike
 from steincritic.diagnosis.coordinates import Coordinate, find_coordinates
 from steincritic.diagnosis.doctor.doctor import Checkup, glance
@@ -53,6 +57,15 @@ class CheckResult:
     names: tuple[str, ...]
     level: float
     seed: int
+    rows: Rows | None = None  # where the data stand in their file; None where x was no table
+
+    def row(self, k: int | Tensor) -> str:
+        """What the k-th point is called: its row, counted from 0 in the file, its line and its id."""
+        return str(int(k)) if self.rows is None else self.rows.name(int(k))
+
+    def numbers(self, points: Tensor) -> list[int]:
+        """Rows of these points, counted from 0 in the file."""
+        return points.tolist() if self.rows is None else self.rows.numbers[points.cpu().numpy()].tolist()
 
     @property
     def rejected(self) -> bool:
@@ -85,7 +98,7 @@ class CheckResult:
             more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
             sentences.insert(0, f"Coordinates that do not fit: {listed}{more}.")
         if len(self.points):
-            first = ", ".join(str(int(row)) for row in self.points.flagged[:5])
+            first = ", ".join(self.row(int(k)) for k in self.points.flagged[:5])
             sentences.insert(
                 1,
                 f"{len(self.points)} of {len(self.data)} points are not explained by the model, among them "
@@ -141,9 +154,10 @@ class CheckResult:
             "seen": [seen.to_dict() for seen in self.seen],
             "findings": list(self.findings),
             "points": {
-                "flagged": self.points.flagged.tolist(),
+                "flagged": self.numbers(self.points.flagged),
                 "fdr": self.points.fdr,
-                "worst": self.points.worst(20).tolist(),
+                "worst": self.numbers(worst := self.points.worst(20)),
+                **({} if self.rows is None else self.rows[worst.cpu().numpy()].words("worst")),
             },
             "missing": None
             if self.missing is None
@@ -234,7 +248,8 @@ def check(
     Args:
         model: q: anything `as_model` takes. Without a sampler points have no p-values and there are no
             regions; None where x is ScoredPoints.
-        x: data: tensor, array, frame, file path or ScoredPoints.
+        x: data: tensor, array, frame, table, file path or ScoredPoints. Rows of a table keep the numbers that
+            they have in its file.
         test: as for `gof_test`; or the result of a test of the same model on the same data.
         level: of the test, of the coordinates together and of the regions together.
         fdr: accepted share of false discoveries in the list of points.
@@ -251,12 +266,15 @@ def check(
     """
     check_level(level)
     check_level(fdr)
-    columns = names if names is not None else getattr(x, "columns", None)
-    adapted, points = model_and_points(model, x, device=device)
+    given = load_table(x) if isinstance(x, str | Path) else x
+    adapted, points = model_and_points(model, given, device=device)
+    used = arranged(given, adapted)
+    columns = names if names is not None and used is given else getattr(used, "columns", None)
     labels = column_names(columns, points.dim)
     if not isinstance(test, GofResult):
         place = points.x.device
         test = gof_test(adapted, points, test, level, seed, place, dependent=dependent, names=labels)
+        test = replace(test, notes=(*test.notes, *reading_notes(given, used)))
     halves = split_in_halves(adapted, points, seed=derive(seed, "diagnosis"))
     return CheckResult(
         test=test,
@@ -272,6 +290,7 @@ def check(
         names=labels,
         level=level,
         seed=seed,
+        rows=given.rows if isinstance(given, Table) else None,
     )
 
 

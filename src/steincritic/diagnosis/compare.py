@@ -15,6 +15,7 @@ five where one in twenty is allowed).
 import math
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Literal
 
 import torch
@@ -24,7 +25,7 @@ from steincritic.critics.network import Network
 from steincritic.critics.trunk import SharedTrunk
 from steincritic.data.arrays import ArrayLike, as_points, check_finite
 from steincritic.data.frame import Frame
-from steincritic.data.points import ScoredPoints, score_points, scored
+from steincritic.data.points import ScoredPoints, arranged, score_points, scored
 from steincritic.devices import DeviceLike, resolve_device
 from steincritic.diagnosis.comparison import Comparison, errors_of
 from steincritic.diagnosis.fisher import FisherTerms
@@ -91,9 +92,11 @@ def compare(
     """
     check_level(level)
     check_choice(units, name="units", choices=("data", "spread"))
-    labels, at = _checked_names(models, names), _checked_points(x)
+    labels = _checked_names(models, names)
+    scorers = _adapted(models, labels)
+    at = _checked_points(arranged(x, *scorers))
     at = at.to(resolve_device(device, at))
-    scorers, points = _candidates(models, labels, at)  # scores of all, (k, n, d)
+    points = _scored_by(scorers, labels, at)  # scores of all, (k, n, d)
     half = len(at) // 2
     learned, held_out = points.split([half, len(at) - half], seed=derive(seed, "halves"))
     frame = Frame.of(learned.x[0])
@@ -152,18 +155,30 @@ def _checked_points(x: ArrayLike) -> Points:
     return points
 
 
-def _candidates(
-    models: Sequence[ModelLike], names: Sequence[str], x: Points
-) -> tuple[list[Model], ScoredPoints]:
-    """The models, and the points with the score of each, (k, n, d)."""
-    scorers, scores = [], []
+def _adapted(models: Sequence[ModelLike], names: Sequence[str]) -> list[Model]:
+    scorers = []
     for k, (model, name) in enumerate(zip(models, names, strict=True)):
-        try:
+        with _of_model(k, name):
             scorers.append(as_model(model))
-            scores.append(scored(scorers[-1], x).score)
-        except InputError as error:
-            raise type(error)(f"models[{k}] ({name}): {error}") from error
-    return scorers, ScoredPoints(x.expand(len(scores), *x.shape), torch.stack(scores))
+    return scorers
+
+
+def _scored_by(models: Sequence[Model], names: Sequence[str], x: Points) -> ScoredPoints:
+    """The points with the score of each model, (k, n, d)."""
+    scores = []
+    for k, (model, name) in enumerate(zip(models, names, strict=True)):
+        with _of_model(k, name):
+            scores.append(scored(model, x).score)
+    return ScoredPoints(x.expand(len(scores), *x.shape), torch.stack(scores))
+
+
+@contextmanager
+def _of_model(k: int, name: str) -> Iterator[None]:
+    """What goes wrong inside names the model."""
+    try:
+        yield
+    except InputError as error:
+        raise type(error)(f"models[{k}] ({name}): {error}") from error
 
 
 def _relative_values(
@@ -178,10 +193,8 @@ def _relative_values(
     """|s_q|² + 2 ∇·s_q of each model at each point: the Fisher divergence up to a common constant."""
     rows = []
     for k, (model, name) in enumerate(zip(models, names, strict=True)):
-        try:
+        with _of_model(k, name):
             divergence = score_divergence(model, points.x[k], frame.scale, weights, seed=seed)
-        except InputError as error:
-            raise type(error)(f"models[{k}] ({name}): {error}") from error
         square = points.score[k].to(divergence).square() @ weights.to(divergence)
         rows.append(square + 2 * divergence)
     return torch.stack(rows).cpu()

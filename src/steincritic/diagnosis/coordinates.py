@@ -44,7 +44,7 @@ def find_coordinates(halves: Halves, names: Sequence[str], *, seed: int) -> tupl
     total = float(mean.clamp(min=0).sum()) or 1.0
     found = [
         Coordinate(
-            _name(names, block),
+            block_name(names, block),
             block.start,
             block.stop - 1,
             max(float(mean[j]), 0.0) / total,
@@ -88,6 +88,6 @@ def _ratios(shares: Tensor) -> Tensor:
     return torch.where(error > 0, shares.mean(0) / error, torch.zeros_like(error))
 
 
-def _name(names: Sequence[str], block: slice) -> str:
+def block_name(names: Sequence[str], block: slice) -> str:
     first, last = names[block.start], names[block.stop - 1]
     return first if first == last else f"{first} to {last}"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
-from steincritic.data.points import PointsLike, ScoredPoints, model_and_points
+from steincritic.data.points import PointsLike, ScoredPoints, arranged, model_and_points, reading_notes
 from steincritic.devices import DeviceLike
 from steincritic.errors import DoubtfulWarning, InputError, check_level
 from steincritic.gof import multiplier
@@ -64,17 +64,18 @@ def gof_test(
     """
     check_level(level)
     adapted, points = model_and_points(model, x, device=device)
+    used = arranged(x, adapted)
     chosen, reason = choose_test(test, adapted, len(points))
     notes = () if reason is None else (f"Test {chosen.name}: {reason}.",)
     if dependent:
         chosen, note = _for_dependent_rows(chosen, points.x)
         notes = (*notes, note)
     (result,) = chosen.run(adapted, points.alone(), level=level, seeds=[seed])
-    named = names if names is not None else getattr(x, "columns", None)
+    named = names if names is not None else getattr(used, "columns", None)
     caveats = caveats_of(result, adapted, points, named, dependent=dependent)
     for doubt in (*result.doubts, *map(str, caveats)):
         warnings.warn(doubt, DoubtfulWarning, stacklevel=2)
-    return replace(result, notes=(*notes, *result.notes), caveats=caveats)
+    return replace(result, notes=(*notes, *result.notes, *reading_notes(x, used)), caveats=caveats)
 
 
 def caveats_of(

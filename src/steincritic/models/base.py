@@ -11,6 +11,7 @@ and functions, nowhere else:
 | `unconstrain(draws)` | `ConstrainedModel` | named draws of a posterior |
 | `dim`, `names`, `like` | `dimension`, `coordinate_names`, `own_dtype` | checks, labels, precision |
 | `fitted_to` | `fitted_points` | a warning where the same points are tested |
+| `columns` | `fitted_columns` | the order of the columns it was fitted on |
 """
 
 from collections.abc import Callable
@@ -62,6 +63,8 @@ class ConstrainedModel(Model, Protocol):
 class Described:
     """The one-line description that models share: their kind, what there is to say, their dimensions."""
 
+    columns: tuple[str, ...] | None = None  # that the model was fitted on, where it knows them
+
     def __repr__(self) -> str:
         dim = getattr(self, "dim", None)
         parts = self._about(), "" if dim is None else counted(dim, "dimension")
@@ -87,6 +90,12 @@ def coordinate_names(model: Model | None) -> tuple[str, ...] | None:
     """What the model calls its coordinates, where it names them."""
     names = getattr(model, "names", None)
     return None if names is None else tuple(map(str, names))
+
+
+def fitted_columns(model: Model | None) -> tuple[str, ...] | None:
+    """Names of the columns that the model was fitted on, in its order, where it knows them."""
+    columns = getattr(model, "columns", None)
+    return columns if isinstance(columns, tuple) else None
 
 
 def own_dtype(model: Model) -> torch.dtype | None:

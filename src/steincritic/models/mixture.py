@@ -55,7 +55,9 @@ class GaussianMixture(Described):
 
     def to(self, *args: Any) -> "GaussianMixture":
         """The same mixture on another device or in another dtype; draws come from there."""
-        return GaussianMixture(self.means.to(*args), self.covariances.to(*args), self.weights.to(*args))
+        moved = GaussianMixture(self.means.to(*args), self.covariances.to(*args), self.weights.to(*args))
+        moved.columns = self.columns
+        return moved
 
     def log_prob(self, x: Points) -> PerPoint:
         return self._joint(_points(x, self.dim))[0].logsumexp(-1)

@@ -1,15 +1,15 @@
 """The files of a check, in one folder: report, result, witness values and critic."""
 
-import csv
-import io
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
+from steincritic.data.layout import Rows
 from steincritic.diagnosis.check import CheckResult
 from steincritic.errors import InputError
-from steincritic.files import write_atomically, write_json
+from steincritic.files import csv_text, write_atomically, write_json
 from steincritic.report.page import About, save_report
 
 FILES = ("report.html", "result.json", "witness.csv", "critic.safetensors")
@@ -40,17 +40,12 @@ def save_check(
 
 
 def _witness_csv(result: CheckResult) -> str:
-    """One line per point: row, witness, p-value where there is one, and whether it is flagged."""
+    """One line per point: row, line and id where known, witness, p-value and whether it is flagged."""
     points = result.points
     flagged = torch.zeros(len(points.witness), dtype=torch.int64)
     flagged[points.flagged] = 1
-    columns = [range(len(points.witness)), [f"{w:.9g}" for w in points.witness.tolist()]]
-    header = ["row", "witness"]
+    rows = result.rows or Rows(np.arange(len(points.witness)))
+    columns = rows.cells() | {"witness": [f"{w:.9g}" for w in points.witness.tolist()]}
     if points.pvalues is not None:
-        columns += [[f"{p:.6g}" for p in points.pvalues.tolist()], flagged.tolist()]
-        header += ["pvalue", "flagged"]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(zip(*columns, strict=True))
-    return text.getvalue()
+        columns |= {"pvalue": [f"{p:.6g}" for p in points.pvalues.tolist()], "flagged": flagged.tolist()}
+    return csv_text(columns)

@@ -116,7 +116,7 @@ def _first_place(diagnosis: CheckResult) -> str:
         return f"where {diagnosis.regions[0].rule}"
     if diagnosis.wrong_coordinates:
         return f"coordinate {diagnosis.wrong_coordinates[0].name}"
-    return f"row {int(diagnosis.points.flagged[0])}" if len(diagnosis.points) else ""
+    return f"row {diagnosis.row(int(diagnosis.points.flagged[0]))}" if len(diagnosis.points) else ""
 
 
 def _wrong(diagnosis: CheckResult) -> list[tuple[str, Any, str]]:
@@ -142,7 +142,7 @@ def _cloud(diagnosis: CheckResult) -> dict[str, Any]:
             "y": round(388 - 376 * float(xy[1]), 1),
             "shade": round(8 * float(level)),
             "flagged": int(row) in flagged,
-            "text": f"row {int(row)}: witness {witness[row]:.3g}",
+            "text": f"row {diagnosis.row(row)}: witness {witness[row]:.3g}",
         }
         for row, xy, level in zip(plane.rows, plane.xy, shade, strict=True)
     ]
@@ -154,18 +154,23 @@ def _table(diagnosis: CheckResult) -> dict[str, Any]:
     columns = _telling_columns(diagnosis)
     flagged = set(points.flagged.tolist())
     rows = []
-    for row in points.worst(_ROWS).tolist():
+    worst = points.worst(_ROWS)
+    known = {} if diagnosis.rows is None else diagnosis.rows[worst.cpu().numpy()].cells()
+    numbers = diagnosis.numbers(worst)
+    where = {name: known[name] for name in ("line", "id") if name in known}
+    for k, row in enumerate(worst.tolist()):
         p = None if points.pvalues is None else float(points.pvalues[row])
         rows.append(
             {
-                "row": row,
+                "row": numbers[k],
+                "where": [values[k] for values in where.values()],
                 "witness": float(points.witness[row]),
                 "pvalue": p,
                 "flagged": row in flagged,
                 "values": [float(diagnosis.data.x[row, j]) for j in columns],
             }
         )
-    return {"columns": [diagnosis.names[j] for j in columns], "rows": rows}
+    return {"where": list(where), "columns": [diagnosis.names[j] for j in columns], "rows": rows}
 
 
 def _telling_columns(diagnosis: CheckResult) -> list[int]:
@@ -184,7 +189,7 @@ def _gallery(diagnosis: CheckResult, shape: tuple[int, ...]) -> list[tuple[str, 
             [
                 {
                     "source": _png(diagnosis.data.x[row], shape),
-                    "text": f"row {int(row)}, witness {float(diagnosis.points.witness[row]):.3g}",
+                    "text": f"row {diagnosis.row(row)}, witness {float(diagnosis.points.witness[row]):.3g}",
                 }
                 for row in rows
             ],

@@ -14,12 +14,12 @@ from steincritic.critics.module import ModuleNetwork
 from steincritic.critics.network import Network
 from steincritic.data.arrays import as_points
 from steincritic.data.frame import Frame, model_frame
-from steincritic.data.points import PointsLike, ScoredPoints, model_and_points, scored
+from steincritic.data.points import PointsLike, ScoredPoints, model_and_points, score_points, scored
 from steincritic.devices import DeviceLike
 from steincritic.errors import FileFormatError, InputError, check_choice, first_line
 from steincritic.files import read_tensors, write_tensors
 from steincritic.models.base import Model, ModelLike, as_model
-from steincritic.rng import derive
+from steincritic.rng import derive, generator
 from steincritic.shapes import PerPoint, Points
 from steincritic.training.checkpoint import in_parts
 from steincritic.training.fit import Training, Yardsticks, always, fit_bank
@@ -32,6 +32,8 @@ from steincritic.training.suggest import suggest_stagings
 
 _KIND = "critic"
 _MISFITS = (KeyError, TypeError, ValueError, RuntimeError, IndexError, AssertionError, StopIteration)
+_KNOWN_BY = 16  # points
+_ROUNDING = 1e-3  # between devices and precisions; another model differs by far more
 _HELD_OUT = 0.2  # of the points, for the monitor, as in [repasky2023] section 5.2
 
 
@@ -137,7 +139,10 @@ class Critic:
 
     def save(self, path: str | Path) -> None:
         """Write the critic to one safetensors file: numbers and JSON, no code."""
-        write_tensors(Path(path), *self.state(), kind=_KIND)
+        tensors, about = self.state()
+        if self.model is not None:
+            tensors |= _fingerprint(self.model, self.frame)
+        write_tensors(Path(path), tensors, about, kind=_KIND)
 
     def _standard_field(self, x: PointsLike) -> Points:
         at = x.x if isinstance(x, ScoredPoints) else as_points(x)
@@ -285,15 +290,46 @@ def _resolved(
 def load_critic(
     path: str | Path, model: ModelLike | None = None, *, network: nn.Module | None = None
 ) -> Critic:
-    """Read a saved critic. A critic that was an nn.Module needs the module again; no code is in the file."""
+    """Read a saved critic. A critic that was an nn.Module needs the module again; no code is in the file.
+
+    A model that is not the one the critic was fitted against is refused.
+    """
     tensors, about = read_tensors(Path(path), kind=_KIND)
     if about.get("network") is None and network is None:
         raise InputError(f"{path} holds a critic that was an nn.Module; pass network=<that module>")
     adapted = None if model is None else as_model(model)
     try:
-        return Critic.from_state(tensors, about, model=adapted, network=network)
+        critic = Critic.from_state(tensors, about, model=adapted, network=network)
     except FileFormatError as error:
         raise FileFormatError(f"{path}: {error}") from None
+    if adapted is not None and "model/x" in tensors:
+        _check_same(adapted, tensors["model/x"], tensors["model/score"], path)
+    return critic
+
+
+def _fingerprint(model: Model, frame: Frame) -> dict[str, Tensor]:
+    """Scores of the model at a few points about its middle, by which it is known again."""
+    z = torch.randn(_KNOWN_BY, len(frame.scale), generator=generator(0, "fingerprint"), dtype=torch.float64)
+    x = frame.location.cpu() + frame.scale.cpu() * z
+    try:
+        return {"model/x": x, "model/score": score_points(model, x).score}
+    except InputError:  # a model that has no score there; the critic is worth keeping all the same
+        return {}
+
+
+def _check_same(model: Model, x: Tensor, score: Tensor, path: str | Path) -> None:
+    """Refuse another model than the critic's, whose witness would mean nothing."""
+    try:
+        again = score_points(model, x).score.cpu()
+    except InputError:
+        again = torch.full_like(score, torch.inf)
+    slack = _ROUNDING * float(score.nan_to_num(0.0).abs().mean())
+    differ = ~torch.isclose(again, score, rtol=_ROUNDING, atol=slack, equal_nan=True).all(-1)
+    if bool(differ.any()):
+        raise InputError(
+            f"{path} is a critic of another model than {model!r}: their scores differ at {int(differ.sum())} "
+            f"of {len(x)} points; pass the model that it was fitted against"
+        )
 
 
 def _check_fit(fitted: FittedBank, frame: Frame) -> None:

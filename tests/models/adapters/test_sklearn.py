@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+import steincritic as sc
 from model_contract import TWO, ModelContract, cases, own
 from steincritic.errors import InputError
 from steincritic.models import as_model
@@ -62,3 +63,56 @@ def test_scikit_learn_without_a_score_is_refused():
         as_model(neighbors.KernelDensity(metric="manhattan").fit(DATA))
     with pytest.raises(InputError, match="got LinearRegression"):
         as_model(LinearRegression())
+
+
+class Frame:
+    """As much of a pandas frame as is asked of one here."""
+
+    def __init__(self, values, columns):
+        self.values, self.columns = values, columns
+
+    def to_numpy(self):
+        return self.values
+
+    def __getitem__(self, names):
+        return Frame(self.values[:, [self.columns.index(name) for name in names]], names)
+
+
+@pytest.fixture(params=["mixture", "kernel density"])
+def named(request):
+    """Fitted on a frame with the columns weight and height; scikit-learn keeps their names."""
+    fitted = fitted_mixture("full") if request.param == "mixture" else fitted_kernels()
+    fitted.feature_names_in_ = np.array(["weight", "height"], dtype=object)
+    return fitted
+
+
+def test_columns_are_put_in_the_order_of_the_fit(named):
+    x = DATA[:60]
+    right, swapped = Frame(x, ["weight", "height"]), Frame(x[:, ::-1], ["height", "weight"])
+    wanted, found = (sc.gof_test(named, frame, "ksd") for frame in (right, swapped))
+    assert found.statistic == wanted.statistic == sc.gof_test(named, x, "ksd").statistic
+    assert not wanted.notes and found.notes == ("Columns were put in the model's order: weight, height.",)
+    assert as_model(named).columns == ("weight", "height")
+
+
+def test_findings_about_columns_in_another_order_have_the_right_names(named):
+    x = DATA[:200] + np.array([9.0, 0.0])
+    result = sc.check(named, Frame(x[:, ::-1], ["height", "weight"]), test="ksd")
+    assert result.names == ("weight", "height") and result.coordinates[0].name == "weight"
+
+
+def test_a_file_is_put_in_order_too(named, tmp_path):
+    path = tmp_path / "x.csv"
+    np.savetxt(path, DATA[:60, ::-1], delimiter=",", fmt="%.17g", header="height,weight", comments="")
+    assert sc.gof_test(named, path, "ksd").statistic == sc.gof_test(named, DATA[:60], "ksd").statistic
+    (tmp_path / "plain.csv").write_text(path.read_text().partition("\n")[2])  # no names, so no order
+    assert not sc.gof_test(named, tmp_path / "plain.csv", "ksd").notes
+
+
+def test_other_columns_are_refused_by_name(named):
+    with pytest.raises(InputError, match="fitted on the columns weight, height, the data have height, age; "):
+        sc.gof_test(named, Frame(DATA[:60], ["height", "age"]), "ksd")
+    other = fitted_mixture("full")
+    other.feature_names_in_ = np.array(["height", "weight"], dtype=object)
+    with pytest.raises(InputError, match=r"in another order: \(height, weight\) and \(weight, height\)"):
+        sc.compare([named, other], Frame(DATA[:60], ["height", "weight"]), test="none")

@@ -13,7 +13,7 @@ from typing import Any
 from torch.distributions import Distribution
 
 from steincritic.data.arrays import as_points
-from steincritic.data.points import PointsLike, ScoredPoints
+from steincritic.data.points import PointsLike, ScoredPoints, arranged
 from steincritic.devices import DeviceLike, resolve_device
 from steincritic.diagnosis.doctor import answers, own_draws
 from steincritic.diagnosis.doctor.gradient import check_gradient
@@ -110,7 +110,7 @@ def doctor(
     adapted = DistributionModel(model) if isinstance(model, Distribution) else as_model(model)
     if n is not None:
         check_count(n, name="n", least=500)
-    data = None if x is None else _data(x, dimension(adapted), device)
+    data = None if x is None else _data(arranged(x, adapted), dimension(adapted), device)
     if data is None and not isinstance(adapted, SamplingModel):
         raise InputError(
             "the model has no sample(n, seed=0), so there are no points to look at: pass x, data that you "

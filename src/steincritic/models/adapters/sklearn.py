@@ -3,7 +3,7 @@
 Its `score` method is a mean log-likelihood, not a gradient, so other estimators are refused.
 """
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -13,20 +13,29 @@ from steincritic.models.adapters.outside import require
 from steincritic.models.base import Model
 from steincritic.models.mixture import GaussianMixture
 
+M = TypeVar("M", GaussianMixture, KernelDensity)
+
 
 def adapt(obj: Any) -> Model | None:
     mixture = require("sklearn.mixture", extra="sklearn")
     neighbors = require("sklearn.neighbors", extra="sklearn")
     if isinstance(obj, mixture.GaussianMixture | mixture.BayesianGaussianMixture):
-        return _mixture(obj)
+        return _named(_mixture(obj), obj)
     if isinstance(obj, neighbors.KernelDensity):
-        return _kernel_density(obj)
+        return _named(_kernel_density(obj), obj)
     if type(obj).__module__.startswith("sklearn."):
         raise InputError(
             "of scikit-learn, GaussianMixture, BayesianGaussianMixture and KernelDensity are models here; "
             f"got {type(obj).__name__}"
         )
     return None  # a class of the user's own
+
+
+def _named(model: M, fitted: Any) -> M:
+    """The model with the names of the columns of the frame that it was fitted on."""
+    names = getattr(fitted, "feature_names_in_", None)
+    model.columns = None if names is None else tuple(map(str, names))
+    return model
 
 
 def _mixture(fitted: Any) -> GaussianMixture:
