@@ -1,5 +1,6 @@
 """The command line: exit codes that a script can trust, one line for what is the user's to mend."""
 
+import csv
 import json
 import os
 import subprocess
@@ -371,3 +372,32 @@ def test_a_process_ends_with_one_line_for_an_error(place):
     done = process(f"check nan.csv {CHECK}")
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.startswith("steincritic: nan.csv has NaN") and done.stderr.count("\n") == 1
+
+
+def test_rows_keep_number_line_and_id_when_others_are_left_out(run, place):
+    """What is found is what is found in the rows that are left, under the names that they have in the file."""
+    x = np.load("good.npy") + 2.0
+    kept = [k for k in range(len(x)) if k not in (5, 20)]
+    np.save("kept.npy", x[kept])
+    lines = [f"p{k},{a!r},{b!r}" for k, (a, b) in enumerate(x.tolist())]
+    lines[5], lines[20] = "p5,,1", "p20,nan,1"
+    Path("named.csv").write_text("\n".join(["who,a,b", "# a remark", *lines]) + "\n")
+    check = "--model models.py:normal --test ksd --json"
+    alone = json.loads(run(f"check kept.npy {check}")[1])["points"]
+    run(f"check named.csv {check} --id-column who --drop-nan --out named")
+    told = json.loads(Path("named/result.json").read_text())
+    points = told["points"]
+    assert told["dropped"] == 2 and alone["flagged"] and told["rejected"]
+    for name in ("flagged", "worst"):
+        assert points[name] == [kept[k] for k in alone[name]]
+    assert points["worst_lines"] == [k + 3 for k in points["worst"]]
+    assert points["worst_ids"] == [f"p{k}" for k in points["worst"]]
+    table = list(csv.DictReader(Path("named/witness.csv").read_text().splitlines()))
+    assert list(table[0]) == ["row", "line", "id", "witness", "pvalue", "flagged"]
+    assert [int(row["row"]) for row in table] == kept
+    assert sorted(int(row["row"]) for row in table if row["flagged"] == "1") == sorted(points["flagged"])
+    page, first = Path("named/report.html").read_text(), points["flagged"][0]
+    name = f"{first} (line {first + 3}, id p{first})"
+    assert any(name in sentence for sentence in told["findings"]) and name in page
+    assert f'<td data-value="{first + 3}">{first + 3}</td><td data-value="p{first}">' in page
+    assert "2 rows with NaN or infinite values left out." in page

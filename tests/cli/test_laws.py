@@ -201,6 +201,34 @@ def test_a_missing_file_is_named_as_the_library_names_it(name):
 
 # With it.
 
+TABLES = [name for name in CALLS if "x.npy" in CALLS[name] or "x.csv" in CALLS[name]] + ["doctor"]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_command_that_reads_a_table_reads_some_of_its_columns_and_rows(run, name):
+    lines = Path("x.csv").read_text().splitlines()[1:]
+    rows = [f"{k},{line},red" for k, line in enumerate(lines)]
+    Path("odd.csv").write_text("\n".join(["who,a,b,color", *rows[:3], "x,,1,red", *rows[3:]]) + "\n")
+    call = CALLS[name].replace("x.npy", "odd.csv").replace("x.csv", "odd.csv")
+    call += " --data odd.csv" if name == "doctor" else ""
+    chosen = f"{call} --exclude color --id-column who"
+    code, out, err = run(f"{call} --json")
+    assert code == 2 and "('red' in line 2)" in err and "--exclude who,color" in err
+    code, out, err = run(f"{chosen} --json")
+    assert (
+        code == 2 and "in row 3 (line 5, id x)" in err.replace("the first is", "in") and "--drop-nan" in err
+    )
+    assert json.loads(out)["error"]["type"] == "InputError"
+    code, out, err = run(f"{chosen} --drop-nan --json")
+    told = json.loads(out.splitlines()[-1])
+    assert code in (0, 1) and told["dropped"] == 1 and told["command"] == name and told["schema_version"] == 1
+    same = run(f"{call} --columns a,b --drop-nan --json")[1].splitlines()[-1]
+    unlike = ("seconds", "points", "findings", "largest")
+    assert {k: v for k, v in json.loads(same).items() if k not in unlike} == {
+        k: v for k, v in told.items() if k not in unlike
+    }
+    assert "did you mean color?" in run(f"{call} --exclude colour")[2]
+
 
 @pytest.mark.parametrize("name", WITH_JSON)
 def test_json_is_one_object_and_nothing_else(run, name):

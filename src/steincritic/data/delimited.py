@@ -137,12 +137,12 @@ class CsvParser:
         ]
         cell, number = next(iter(found.values()))
         kind, way_out = _kind(cell)
-        columns = "columns" if len(found) > 1 else "column"
+        columns, it = ("columns", "them") if len(found) > 1 else ("column", "it")
         if alone:
             way_out = f"repair line {number} or remove it"
         elif not way_out.startswith(_REWRITE):
             names = shlex.quote(",".join(self.columns[j] for j in sorted(found)))
-            way_out = f"leave {'them' if len(found) > 1 else 'it'} out with --exclude {names}{way_out}"
+            way_out = f"leave it out with --exclude {names}{way_out}".replace(" it ", f" {it} ")
         return f"{self.source} must hold numbers, got {kind} in {columns} {listed(shown, _SHOWN)}; {way_out}"
 
     def _ragged(self, number: int, count: int) -> str:
@@ -159,7 +159,9 @@ class CsvParser:
         try:
             return list(next(self._reader([line])))
         except csv.Error as error:
-            raise FileFormatError(f"{self.source} cannot be read as csv: {error}") from None
+            old = "its lines end in carriage returns alone, save it with line feeds"
+            what = old if "\r" in line.strip() else error
+            raise FileFormatError(f"{self.source} cannot be read as csv: {what}") from None
 
     def _decoded(self, line: bytes, number: int) -> str:
         try:
