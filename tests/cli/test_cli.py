@@ -375,7 +375,7 @@ def test_a_process_ends_with_one_line_for_an_error(place):
 
 
 def test_rows_keep_number_line_and_id_when_others_are_left_out(run, place):
-    """What is found is what is found in the rows that are left, under the names that they have in the file."""
+    """What is found is what is found in the rows that are left, under the names of the file."""
     x = np.load("good.npy") + 2.0
     kept = [k for k in range(len(x)) if k not in (5, 20)]
     np.save("kept.npy", x[kept])
