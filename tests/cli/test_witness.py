@@ -76,7 +76,7 @@ def test_parquet_is_scored_like_the_rest(run):
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
-    parquet.write_table(pyarrow.table({"a": X[:, 0], "b": X[:, 1]}), "x.parquet", row_group_size=50)
+    parquet.write_table(pyarrow.table({"x1": X[:, 0], "x2": X[:, 1]}), "x.parquet", row_group_size=50)
     for name in ("x.parquet", "x.npy"):
         assert run(f"witness {name} {CRITIC} --out {name}.csv --chunk 50")[0] == 0
     assert Path("x.parquet.csv").read_bytes() == Path("x.npy.csv").read_bytes()

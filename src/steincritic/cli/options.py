@@ -80,12 +80,23 @@ class TableOptions(Options):
     id_column: OptionalText = None
     """Column that names the rows; it may hold text, and is no part of the data."""
 
+    def check(self) -> None:
+        super().check()
+        if self._keep and self._exclude:
+            raise InputError("pass --columns to keep or --exclude to leave out, not both")
+
+    @property
+    def _keep(self) -> list[str] | None:
+        return None if self.columns is None else _names(self.columns, "columns")
+
+    @property
+    def _exclude(self) -> list[str]:
+        return [] if self.exclude is None else _names(self.exclude, "exclude")
+
     def chosen(self) -> "Columns":
         from steincritic.data.layout import Columns
 
-        keep = None if self.columns is None else _names(self.columns, "columns")
-        exclude = () if self.exclude is None else _names(self.exclude, "exclude")
-        return Columns(keep=keep, exclude=exclude, id=self.id_column)
+        return Columns(keep=self._keep, exclude=self._exclude, id=self.id_column)
 
     def read(self, data: Path, *models: "base.Model") -> tuple["Table", tuple[str, ...]]:
         """The table, its columns in the order that the models know; and what a reader should know of that."""
