@@ -105,9 +105,10 @@ def test_what_cannot_be_diagnosed_is_refused(x, options, words):
 
 def test_the_bound_does_not_depend_on_the_units():
     wide = sc.models.GaussianMixture([[0.0] * 4], 100.0)
-    one, ten = (
-        fisher_bound(split_in_halves(q, scored(q, x), seed=0)) for q, x in ((Q, WRONG), (wide, 10 * WRONG))
-    )
+    halves = [split_in_halves(q, scored(q, x), seed=0) for q, x in ((Q, WRONG), (wide, 10 * WRONG))]
+    one, ten = (fisher_bound(half) for half in halves)
+    assert ten.lower == pytest.approx(one.lower, rel=0.05)
+    one, ten = (fisher_bound(half, units="raw") for half in halves)
     assert ten.lower * 100 == pytest.approx(one.lower, rel=0.05)
 
 

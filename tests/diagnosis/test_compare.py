@@ -114,13 +114,13 @@ def test_snapshots_of_many_epochs_add_up():
     torch.testing.assert_close(terms.stein, witness, rtol=1e-9, atol=1e-9)  # rounding
 
 
-@pytest.mark.parametrize(("units", "wanted"), [("data", 75.0), ("spread", 0.75)])
+@pytest.mark.parametrize(("units", "wanted"), [("raw", 75.0), ("standard", 0.75)])
 def test_differences_are_those_of_the_closed_form(units, wanted):
     far = GaussianMixture([[0.1, 0.0]], torch.diag(SCALE**2)[None])
     near = GaussianMixture([[0.05, 0.0]], torch.diag(SCALE**2)[None])
     result = quick([far, near], WIDE_P.sample(4_000, seed=0), units=units)
     error = float(errors_of(result.values[0] - result.values[1]))
-    slack = 0.05 * wanted if units == "spread" else 0.0  # the spread is estimated: 2 % in 2000 points
+    slack = 0.05 * wanted if units == "standard" else 0.0  # the spread is estimated: 2 % in 2000 points
     assert abs(float(result.differences[0, 1]) - wanted) < Z_MAX * error + slack
 
 
@@ -233,7 +233,7 @@ def example(names=("a", "<b>")):
         n=50,
         level=0.05,
         seed=3,
-        units="data",
+        units="raw",
     )
 
 
@@ -290,7 +290,7 @@ BAD = {
         r"models\[1\] \(q2\): x has 2 columns but the model has 1",
     ),
     "level": (lambda: quick([P, P], level=2), "level must lie in"),
-    "units": (lambda: quick([P, P], units="meters"), "units must be one of data, spread"),
+    "units": (lambda: quick([P, P], units="meters"), "units must be one of standard, raw"),
     "test": (lambda: quick([P, P], test="magic"), "testing q1: test must be one of"),
 }
 BAD_MODELS = {

@@ -111,7 +111,7 @@ def check_draws():
 def compare():
     models = [sc.models.GaussianMixture([[0.1, 0.0]]), sc.models.GaussianMixture([[1.0, 0.0]]), Q]
     training = sc.Training(epochs=10, selection="monitor")
-    result = sc.compare(models, OWN, test="ksd", training=training, seed=2)
+    result = sc.compare(models, OWN, test="ksd", training=training, seed=2, units="raw")
     return {
         "ranking": [list(group) for group in result.ranking],
         "estimates": result.estimates.tolist(),
@@ -187,9 +187,9 @@ CASES = {
     "calibrate, ksd": lambda: {"pvalues": sc.calibrate(Q, 40, "ksd", runs=10, seed=4).pvalues.tolist()},
     "critic": critic,
     "critic, auto staging, monitor": staged,
-    "check": lambda: checked(sc.check(FIVE, FOREIGN, test="ksd", seed=1)),
-    "check, no sampler": lambda: checked(sc.check((FIVE.score, None), FOREIGN, test="ksd", seed=1)),
-    "check, not rejected": lambda: checked(sc.check(Q, OWN, test="ksd", seed=1)),
+    "check": lambda: checked(sc.check(FIVE, FOREIGN, test="ksd", seed=1, units="raw")),
+    "check, no sampler": lambda: checked(sc.check((FIVE.score, None), FOREIGN, test="ksd", seed=1, units="raw")),
+    "check, not rejected": lambda: checked(sc.check(Q, OWN, test="ksd", seed=1, units="raw")),
     "check draws": check_draws,
     "compare": compare,
     "doctor": lambda: doctored(Q),

@@ -4,7 +4,7 @@ import shlex
 import sys
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from steincritic.cli.guard import FITS, REJECTED, described, print_json
 from steincritic.cli.options import (
@@ -37,6 +37,8 @@ class Check(Common, AsJson, TestOptions, Model, Data):
 
     fdr: float = 0.1
     """Accepted share of false discoveries in the list of points."""
+    units: Literal["standard", "raw"] = "standard"
+    """Of the Fisher divergence: columns in standard deviations of the model, or in the units of the data."""
     image_shape: OptionalText = None
     """Rows are images of this size, for example 28x28 or 32x32x3."""
     out: OptionalPath = None
@@ -66,8 +68,8 @@ class Check(Common, AsJson, TestOptions, Model, Data):
         test = self.run(model, points, table.columns, notes)
         result = None  # few points can be tested, but not searched for where a model fails
         if len(points) >= FEWEST:
-            options: dict[str, Any] = {"level": self.level, "fdr": self.fdr, "seed": self.seed}
-            result = check(model, points, test=test, names=table.columns, device=self.device, **options)
+            named: dict[str, Any] = {"names": table.columns, "device": self.device, "units": self.units}
+            result = check(model, points, test=test, level=self.level, fdr=self.fdr, seed=self.seed, **named)
             result = replace(result, rows=table.rows)
         about = {"model": self.model, "data": str(self.data), "dropped": table.dropped}
         content = described((result or test).to_dict(), command="check", **about)

@@ -1,7 +1,7 @@
 """compare: rank several models on the same data."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import tyro
 
@@ -42,6 +42,8 @@ class Compare(Common, AsJson, TestOptions, _Candidates, Data):
 
     test: OptionalText = None
     """crossfit, split, ksd, ksdagg or fssd; none skips the tests; by default the program decides."""
+    units: Literal["standard", "raw"] = "standard"
+    """Columns in standard deviations of the data, or in the units of the data."""
     out: OptionalPath = None
     """Folder for comparison.json."""
 
@@ -72,6 +74,7 @@ class Compare(Common, AsJson, TestOptions, _Candidates, Data):
             seed=self.seed,
             test=self.for_each(),
             device=self.device,
+            units=self.units,
         )
         about = {
             "models": list(self.model),

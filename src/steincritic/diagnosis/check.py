@@ -15,11 +15,11 @@ from steincritic.devices import DeviceLike
 from steincritic.diagnosis.coordinates import Coordinate, find_coordinates
 from steincritic.diagnosis.doctor.doctor import Checkup, glance
 from steincritic.diagnosis.findings import Finding, fallback, find
-from steincritic.diagnosis.fisher import FisherBound, fisher_bound
+from steincritic.diagnosis.fisher import UNITS, FisherBound, Units, fisher_bound
 from steincritic.diagnosis.halves import Halves, split_in_halves
 from steincritic.diagnosis.points import MissingFindings, PointFindings, find_missing, find_points
 from steincritic.diagnosis.regions import Region, find_regions
-from steincritic.errors import InputError, check_level
+from steincritic.errors import InputError, check_choice, check_level
 from steincritic.gof.choose import TestName, gof_test
 from steincritic.gof.combined import Combined
 from steincritic.gof.null import smallest_draws
@@ -138,9 +138,10 @@ class CheckResult:
         if not self.rejected:
             return ""
         if self.fisher.lower > 0:
+            unit = "" if self.fisher.units == "standard" else ", in the raw units of the data"
             return (
                 f"Fisher divergence at least {self.fisher.lower:.3g} ({self.fisher.confidence:.0%} "
-                f"confidence; found so far {self.fisher.estimate:.3g})."
+                f"confidence; found so far {self.fisher.estimate:.3g}){unit}."
             )
         return "These data cannot tell how far off the model is."
 
@@ -150,6 +151,7 @@ class CheckResult:
             "fisher_lower_bound": self.fisher.lower,
             "fisher_estimate": self.fisher.estimate,
             "fisher_confidence": self.fisher.confidence,
+            "fisher_units": self.fisher.units,
             "model_problems": [asdict(f) for f in self.checkup.problems],
             "seen": [seen.to_dict() for seen in self.seen],
             "findings": list(self.findings),
@@ -242,6 +244,7 @@ def check(
     names: Sequence[str] | None = None,
     device: DeviceLike = None,
     dependent: bool = False,
+    units: Units = "standard",
 ) -> CheckResult:
     """Test the model, and show where it fails if it does.
 
@@ -257,6 +260,8 @@ def check(
         names: of the columns; those of a frame, else x1, x2, ...
         device: where to compute; a GPU where there is one by default.
         dependent: rows are in time order and depend on each other; as for `gof_test`.
+        units: of the Fisher divergence: "standard" for columns in standard deviations of the model, "raw" for
+            those of the data.
 
     >>> import steincritic as sc, torch
     >>> q = sc.models.GaussianMixture([[0.0, 0.0]])
@@ -266,6 +271,7 @@ def check(
     """
     check_level(level)
     check_level(fdr)
+    check_choice(units, name="units", choices=UNITS)
     given = load_table(x) if isinstance(x, str | Path) else x
     adapted, points = model_and_points(model, given, device=device)
     used = arranged(given, adapted)
@@ -283,7 +289,7 @@ def check(
         missing=find_missing(halves, fdr=fdr, listed=test.rejected),
         coordinates=find_coordinates(halves, labels, seed=derive(seed, "coordinates")),
         regions=find_regions(halves, labels, level=level, listed=test.rejected),
-        fisher=fisher_bound(halves),
+        fisher=fisher_bound(halves, units=units),
         checkup=glance(adapted, points.x, seed=derive(seed, "glance")),
         halves=halves,
         data=points,

@@ -28,7 +28,7 @@ from steincritic.data.frame import Frame
 from steincritic.data.points import ScoredPoints, arranged, score_points, scored
 from steincritic.devices import DeviceLike, resolve_device
 from steincritic.diagnosis.comparison import Comparison, errors_of
-from steincritic.diagnosis.fisher import FisherTerms
+from steincritic.diagnosis.fisher import UNITS, FisherTerms, Units
 from steincritic.errors import DoubtfulWarning, InputError, check_choice, check_level
 from steincritic.gof.choose import TestName, choose_test
 from steincritic.gof.result import GofResult
@@ -57,7 +57,7 @@ def compare(
     level: float = 0.05,
     seed: int = 0,
     names: Sequence[str] | None = None,
-    units: Literal["data", "spread"] = "data",
+    units: Units = "standard",
     staging: Staging = DEFAULT_STAGING,
     network: Network | None = None,
     training: Training | None = None,
@@ -79,8 +79,8 @@ def compare(
         level: of the intervals together, and of the test of each model.
         seed: decides every random choice.
         names: of the models; q1, q2, ... by default.
-        units: "data" measures E_p|s_q - s_p|² as it stands; "spread" measures every coordinate by its
-            standard deviation, so that no coordinate counts for more because of its unit.
+        units: "standard" measures every coordinate by its standard deviation, so that no column counts for
+            more because of its unit; "raw" measures E_p|s_q - s_p|² in the units of the data.
         network: the critics; one trunk of two layers of 128 with a head per model by default, `MLP()` for
             critics that share nothing.
 
@@ -91,7 +91,7 @@ def compare(
     (('q1',), ('q2',))
     """
     check_level(level)
-    check_choice(units, name="units", choices=("data", "spread"))
+    check_choice(units, name="units", choices=UNITS)
     labels = _checked_names(models, names)
     scorers = _adapted(models, labels)
     at = _checked_points(arranged(x, *scorers))
@@ -100,7 +100,7 @@ def compare(
     half = len(at) // 2
     learned, held_out = points.split([half, len(at) - half], seed=derive(seed, "halves"))
     frame = Frame.of(learned.x[0])
-    weights = torch.ones_like(frame.scale) if units == "data" else frame.scale.square()
+    weights = torch.ones_like(frame.scale) if units == "raw" else frame.scale.square()
     values = _relative_values(scorers, labels, points, frame, weights, seed=seed)
     found = _bound_values(
         learned,

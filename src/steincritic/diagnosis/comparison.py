@@ -109,7 +109,7 @@ class Comparison:
         if self.tests is not None:
             lines.append(self.verdict_sentence())
         confidence = f"{100 * (1 - self.level):g} % confidence for all pairs, and for all bounds, together"
-        unit = "" if self.units == "data" else "; coordinates in units of their standard deviation"
+        unit = "" if self.units == "standard" else "; in the raw units of the data"
         return "\n".join([*lines, f"{self.n} points; {confidence}{unit}."])
 
     def ranking_sentence(self) -> str:

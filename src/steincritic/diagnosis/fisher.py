@@ -10,12 +10,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import torch
 from torch import Tensor
 
 from steincritic.diagnosis.halves import Half, Halves, Values
+
+Units: TypeAlias = Literal["standard", "raw"]
+UNITS: tuple[str, ...] = get_args(Units)
 
 
 class FisherTerms(NamedTuple):
@@ -37,14 +40,15 @@ class FisherTerms(NamedTuple):
 
 @dataclass(frozen=True)
 class FisherBound:
-    r"""Fisher divergence $E_p \|s_q - s_p\|^2$, in the data's own units: an estimate from below."""
+    r"""Fisher divergence $E_p \|s_q - s_p\|^2$: an estimate from below."""
 
     lower: float  # exceeded by the divergence with this confidence; 0 where nothing can be said
     estimate: float  # of the part that the critics found
     confidence: float
+    units: Units = "standard"  # columns in standard deviations of the model, or in the units of the data
 
 
-def fisher_bound(halves: Halves, *, confidence: float = 0.95) -> FisherBound:
+def fisher_bound(halves: Halves, *, confidence: float = 0.95, units: Units = "standard") -> FisherBound:
     """The better bound of the two halves, each at half of the error.
 
     Field and factor come from one half, the mean from the other, whose points are independent of both.
@@ -52,21 +56,23 @@ def fisher_bound(halves: Halves, *, confidence: float = 0.95) -> FisherBound:
     z = NormalDist().inv_cdf(1 - (1 - confidence) / 2)
     means, bounds = [], []
     for half in halves:
-        factor = _terms(half, half.trained, halves.blocks).best_factor()
-        values = _terms(half, half.own, halves.blocks).values(factor)
+        factor = _terms(half, half.trained, halves.blocks, units).best_factor()
+        values = _terms(half, half.own, halves.blocks, units).values(factor)
         mean, error = float(values.mean()), float(values.std()) / math.sqrt(len(values))
         means.append(mean)
         bounds.append(mean - z * error)
-    return FisherBound(max(0.0, *bounds), max(0.0, sum(means) / 2), confidence)
+    return FisherBound(max(0.0, *bounds), max(0.0, sum(means) / 2), confidence, units)
 
 
-def _terms(half: Half, values: Values, blocks: Sequence[slice]) -> FisherTerms:
-    """Of the field that the score gap is, up to one scale for each block.
+def _terms(half: Half, values: Values, blocks: Sequence[slice], units: Units) -> FisherTerms:
+    """Of the field that the score gap is; in raw units up to one scale for each block.
 
     The witness's own field is the gap times the squared scale of each coordinate. The Stein value is
     linear in each block's part of the field, so shares may be weighted.
     """
     scale = half.critic.frame.scale.to(values.gap)
+    if units == "standard":
+        return FisherTerms(values.shares.sum(-1), (values.gap * scale).square().sum(-1))
     weights = torch.stack([(scale[block] ** -2).mean() for block in blocks])
     by_coordinate = torch.cat(
         [weight.expand(block.stop - block.start) for weight, block in zip(weights, blocks, strict=True)]

@@ -5,6 +5,7 @@ little mass. The other follows the length of the estimated score gap: its leaves
 they propose is tested on points that neither tree nor critic has seen.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
@@ -24,7 +25,9 @@ _COUNT = 10  # held-out points, there or expected, below which a region is not r
 _NOTABLE = 1.25  # factor between data and model from which a difference in mass is worth a line
 _PLAIN = 1e-4  # p-value of a difference in mass from which it is what is said, whatever the shape
 _TINY = 1e-99  # p-values below are not told apart
-_SAME = 0.8  # overlap from which two rules are one
+_SAME, _NESTED = 0.8, 0.95  # overlap from which two rules are one; share of one inside the other
+_FINE = 100  # cuts are rounded to this part of a column's spread
+_DIGITS = ".12g"  # all that a rounded cut has
 _ROWS = 20_000  # points a tree is grown on at most
 
 
@@ -40,7 +43,7 @@ class Condition:
         return inside
 
     def __str__(self) -> str:
-        return f"{self.name} {'>' if self.above else '≤'} {self.cut:.3g}"
+        return f"{self.name} {'>' if self.above else '≤'} {self.cut:{_DIGITS}}"
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,7 @@ def _span(conditions: list[Condition]) -> str:
     if len(conditions) == 1:
         return str(conditions[0])
     low, high = sorted(conditions, key=lambda c: c.cut)
-    return f"{low.cut:.3g} < {low.name} ≤ {high.cut:.3g}"
+    return f"{low.cut:{_DIGITS}} < {low.name} ≤ {high.cut:{_DIGITS}}"
 
 
 def find_regions(halves: Halves, names: Sequence[str], *, level: float, listed: bool) -> tuple[Region, ...]:
@@ -147,12 +150,18 @@ def _rules(x: np.ndarray, target: np.ndarray, weights: np.ndarray, names: Sequen
         cut = None if len(rule) == _DEPTH else _best_cut(x[rows], target[rows], weights[rows], least)
         if cut is None:
             return [_simplified(rule)] if rule else []
-        column, value = cut
+        column, value = cut[0], _rounded(cut[1], x[:, cut[0]])
         above = x[rows, column] > value
         low, high = (Condition(column, names[column], side, value) for side in (False, True))
         return grow(rows[~above], (*rule, low)) + grow(rows[above], (*rule, high))
 
     return grow(np.arange(len(x)), ())
+
+
+def _rounded(cut: float, values: np.ndarray) -> float:
+    """A number that can be read and said, so that the rule is what it says."""
+    low, high = np.quantile(values, [0.05, 0.95])
+    return round(cut, math.ceil(-math.log10((high - low) / _FINE))) if high > low else cut
 
 
 def _simplified(rule: Rule) -> Rule:
@@ -251,14 +260,19 @@ def _holm(regions: list[Region]) -> list[Region]:
 
 
 def _distinct(regions: list[Region], draws: np.ndarray) -> list[Region]:
-    """Without rules that say the same as a more telling one."""
+    """Without rules that say the same as a more telling one, or lie inside it, or around it."""
     kept: list[tuple[Region, np.ndarray]] = []
     for region in regions:
         inside = region.holds(draws)
-        overlaps = [(inside & other).sum() / max(1, (inside | other).sum()) for _, other in kept]
-        if all(overlap < _SAME for overlap in overlaps):
+        if not any(_same(inside, other, region.kind == one.kind) for one, other in kept):
             kept.append((region, inside))
     return [region for region, _ in kept]
+
+
+def _same(inside: np.ndarray, other: np.ndarray, alike: bool) -> bool:
+    common = (inside & other).sum()
+    smaller = max(1, min(inside.sum(), other.sum()))
+    return bool(common >= _SAME * max(1, (inside | other).sum()) or (alike and common >= _NESTED * smaller))
 
 
 def _holds(rule: Rule, x: np.ndarray) -> np.ndarray:

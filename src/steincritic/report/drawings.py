@@ -93,8 +93,8 @@ def coordinate_bars(diagnosis: CheckResult, most: int = 15) -> str:
 
 
 def region_plot(diagnosis: CheckResult, region: Region, number: int) -> str:
-    """Data and model draws in the first two columns of the rule, the rule's box shaded."""
-    columns = list(dict.fromkeys(c.column for c in region.conditions))[:2]
+    """Data and model draws in the two columns that tell most, the rule's box shaded."""
+    columns = _telling_columns(diagnosis, region)
     data = sample(diagnosis.data.x, CLOUD, seed=number)
     draws = None if diagnosis.halves.draws is None else sample(diagnosis.halves.draws.x, CLOUD, seed=number)
     with drawing(2.9, 2.3) as (figure, ax):
@@ -108,6 +108,19 @@ def region_plot(diagnosis: CheckResult, region: Region, number: int) -> str:
             ax.legend(loc="best", markerscale=3)
         _shade(ax, region.conditions, columns)
     return as_svg(figure, f"region{number}")
+
+
+def _telling_columns(diagnosis: CheckResult, region: Region) -> list[int]:
+    """The column of a wrong shape first, then those whose conditions leave most of the data out."""
+    x = diagnosis.data.x.detach().cpu().double().numpy()
+
+    def left_out(column: int) -> float:
+        own = [c.holds(x) for c in region.conditions if c.column == column]
+        return float(1 - np.all(own, axis=0).mean())
+
+    columns = sorted({c.column for c in region.conditions}, key=left_out, reverse=True)
+    first = [diagnosis.names.index(region.along)] if region.along in diagnosis.names else []
+    return list(dict.fromkeys([*first, *columns]))[:2]
 
 
 def _one_column(ax: "Axes", diagnosis: CheckResult, column: int) -> None:
@@ -151,7 +164,13 @@ def _within(span: tuple[float, float], low: float, high: float) -> tuple[float, 
 
 
 def field_plot(diagnosis: CheckResult) -> tuple[str, str] | None:
-    """Arrows of s_p - s_q for the most telling pair of coordinates, and what the picture shows."""
+    """Arrows of s_p - s_q for the most telling pair of coordinates, and what the picture shows.
+
+    In standard deviations, so that neither axis wins by its unit; none where the model is not rejected, as
+    they would show chance.
+    """
+    if not diagnosis.rejected:
+        return None
     single = [c for c in diagnosis.coordinates if c.first == c.last]
     if not single:
         return None
@@ -166,7 +185,7 @@ def field_plot(diagnosis: CheckResult) -> tuple[str, str] | None:
     grid = torch.cartesian_prod(*(torch.linspace(float(s[0]), float(s[1]), 15).double() for s in spans))
     at = x.median(0).values.expand(len(grid), -1).clone()
     at[:, a], at[:, b] = grid[:, 0], grid[:, 1]
-    gap = _mean_gap(diagnosis, at)
+    gap = _mean_gap(diagnosis, at) * x.std(0).numpy()
     with drawing(4.1, 3.3) as (figure, ax):
         cloud = sample(x, CLOUD, seed=0)
         ax.plot(cloud[:, a], cloud[:, b], "o", markersize=3, markeredgewidth=0, color=DATA, alpha=0.8)

@@ -198,7 +198,7 @@ def _seen(model: RescaledModel, x: Points, labels: Tensor, config: ImageModels, 
     points, shown = x[rows.to(x.device)], config.shown
     split = Split(pool=config.pool, threshold="permutation", training=Training())
     test = gof_test(model, points, split, seed=derive(seed, "test"))
-    d = check(model, points, seed=derive(seed, "diagnosis"), test=test)
+    d = check(model, points, seed=derive(seed, "diagnosis"), test=test, units="raw")
     assert d.missing is not None
     witness, labels = d.points.witness, labels[rows]
     order = witness.argsort(descending=True)
