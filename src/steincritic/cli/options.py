@@ -213,7 +213,7 @@ class TestOptions(OnDevice, Seeded):
                 dependent=self.dependent,
                 names=names,
             )
-        why = (f"Test {chosen.name}: {reason}.",) if reason else ()
+        why = (f"Test {chosen.name}: {reason}.",) if reason and not self.dependent else ()
         return replace(result, notes=(*why, *result.notes, *notes))
 
     def _say_how_long(self, test: "GofTest", model: "base.Model", points: "ScoredPoints") -> None:

@@ -118,13 +118,13 @@ class CheckResult:
         return tuple(sentences)
 
     def summary(self) -> str:
-        """What must be known first, verdict, findings and size, cautions, then how the test was done."""
+        """What must be known first, verdict, cautions, findings and size, then how the test was done."""
         return "\n".join(self.reading(self.findings))
 
     def reading(self, findings: Sequence[str]) -> list[str]:
         """Lines to read in their order, with these findings among them."""
         before, after = self.test.caveat_lines
-        told = [*findings, self.how_wrong, *after, *self.model_problems]
+        told = [*after, *self.model_problems, *findings, self.how_wrong]
         return [*before, self.test.verdict, *filter(None, told), *self.test.how]
 
     @property

@@ -66,10 +66,9 @@ def gof_test(
     adapted, points = model_and_points(model, x, device=device)
     used = arranged(x, adapted)
     chosen, reason = choose_test(test, adapted, len(points))
-    notes = () if reason is None else (f"Test {chosen.name}: {reason}.",)
+    notes = [] if reason is None else [f"Test {chosen.name}: {reason}."]
     if dependent:
-        chosen, note = _for_dependent_rows(chosen, points.x)
-        notes = (*notes, note)
+        chosen, *notes = _for_dependent_rows(chosen, points.x)
     (result,) = chosen.run(adapted, points.alone(), level=level, seeds=[seed])
     named = names if names is not None else getattr(used, "columns", None)
     caveats = caveats_of(result, adapted, points, named, dependent=dependent)

@@ -10,6 +10,7 @@ from steincritic.gof.assumptions import discrete_columns
 from steincritic.models.base import DensityModel
 from steincritic.rng import generator
 
+_SINGLE = 1e-5  # of a score that is float64 in name only
 _FEWEST = 50  # rows in which repeated values are counted
 _LOOKED_AT = 2_000  # draws and data whose log-density is asked for
 
@@ -144,7 +145,7 @@ def _gap(a: Tensor, b: Tensor) -> float:
 
 
 def _rounding(value: Tensor) -> float:
-    return 1e4 * torch.finfo(value.dtype).eps
+    return max(1e4 * torch.finfo(value.dtype).eps, _SINGLE)
 
 
 def check_columns(patient: Patient) -> Verdict:
