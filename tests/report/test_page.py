@@ -81,8 +81,8 @@ def test_names_are_text_and_never_markup(pages):
 def test_any_name_is_drawn_as_it_is(cases):
     """matplotlib would read $...$ as mathematics and fail on what is none; it warns of letters it lacks."""
     name = "$\\frac$ 收入 _😀"
-    drawn = Page(render(replace(cases["fits"].diagnosis, names=(name,) * 3))).of("text")
-    assert drawn.count(name) == 2  # the axes of the arrows; a warning would be an error here
+    drawn = Page(render(replace(cases["rejected"].diagnosis, names=(name,) * 3, regions=()))).of("text")
+    assert drawn.count(name) >= 2  # the axes of the arrows; a warning would be an error here
 
 
 def test_the_verdict_leads_and_says_where_to_look(pages):
