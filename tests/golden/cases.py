@@ -188,7 +188,9 @@ CASES = {
     "critic": critic,
     "critic, auto staging, monitor": staged,
     "check": lambda: checked(sc.check(FIVE, FOREIGN, test="ksd", seed=1, units="raw")),
-    "check, no sampler": lambda: checked(sc.check((FIVE.score, None), FOREIGN, test="ksd", seed=1, units="raw")),
+    "check, no sampler": lambda: checked(
+        sc.check((FIVE.score, None), FOREIGN, test="ksd", seed=1, units="raw")
+    ),
     "check, not rejected": lambda: checked(sc.check(Q, OWN, test="ksd", seed=1, units="raw")),
     "check draws": check_draws,
     "compare": compare,
