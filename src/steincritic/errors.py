@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 
 
 class InputError(ValueError):
@@ -35,6 +36,12 @@ def listed(names: Sequence[str], most: int) -> str:
     return ", ".join(names[:most]) + more
 
 
+def did_you_mean(name: str, known: Iterable[str], *, dashes: str = "") -> str:
+    """A hint at the nearest name, to be put after what was wrong; empty where none is near."""
+    near = get_close_matches(name, list(known), n=1)
+    return f"; did you mean {dashes}{near[0]}?" if near else ""
+
+
 def check_level(level: float) -> None:
     if not (isinstance(level, int | float) and 0 < level < 1):
         raise InputError(f"level must lie in (0, 1), for example 0.05: got {level!r}")
@@ -54,12 +61,5 @@ def check_positive(value: float, *, name: str) -> None:
 
 def check_choice(value: str, *, name: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
-        raise InputError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
-
-
-def did_you_mean(name: str, known: Iterable[str], *, dashes: str = "") -> str:
-    """A hint at the nearest name, to be put after what was wrong; empty where none is near."""
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, list(known), n=1)
-    return f"; did you mean {dashes}{near[0]}?" if near else ""
+        hint = did_you_mean(str(value), choices)
+        raise InputError(f"{name} must be one of {', '.join(choices)}; got {value!r}{hint}")

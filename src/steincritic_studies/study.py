@@ -51,6 +51,7 @@ class Study:
     """A named study: its full configuration, a tiny one for tests, how to run either and how to show it.
 
     Args:
+        resumes: whether the run keeps a checkpoint of its training.
         run: takes a configuration and a context.
         table: the table in Markdown, from a record alone.
         figures: draws the figures of a record into a folder, and says which files they are.
@@ -58,11 +59,13 @@ class Study:
 
     name: str
     title: str
+    takes: str  # how long the full run is, and where
     full: Any
     tiny: Any
     run: Callable[[Any, Context], Outcome]
     table: Callable[[Record], str]
     figures: Callable[[Record, Path], list[Path]]
+    resumes: bool = False
 
     def reproduce(
         self,
@@ -83,6 +86,11 @@ class Study:
             address: of a Dask scheduler.
         """
         path = folder / "record.json"
+        if resume is not None and not self.resumes:
+            raise InputError(
+                f"{self.name} keeps no checkpoint, so there is nothing for --resume; leave it out (jobs of a "
+                f"sweep stay in {folder / 'jobs'} and are never run again)"
+            )
         if not redraw:
             context = Context(
                 device=device,

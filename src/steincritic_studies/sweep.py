@@ -10,7 +10,6 @@ common, and no two processes write one file. A job runs on one thread in every e
 
 import json
 import math
-import sys
 import time
 import traceback
 import warnings
@@ -25,6 +24,7 @@ import torch
 from steincritic.engine import EngineName, WorkerError, check_engine, cores, spread
 from steincritic.errors import DoubtfulWarning, FileFormatError, InputError, check_count
 from steincritic.files import json_digest, write_atomically
+from steincritic.training.progress import StepBar
 
 Progress = Callable[[int, int], None]  # jobs done, jobs in all
 Result = dict[str, Any]
@@ -71,7 +71,10 @@ def run_sweep(
     tasks = {task.key: task for task in order}
     results = _read_finished(folder, tasks)
     pending = [task for task in tasks.values() if task.key not in results]
-    with _watched(progress) as report, closing(_outcomes_of(pending, engine, address, workers)) as outcomes:
+    with (
+        _watched(progress, len(tasks)) as report,
+        closing(_outcomes_of(pending, engine, address, workers)) as outcomes,
+    ):
         report(len(results), len(tasks))
         for outcome in outcomes:
             if outcome.failure is not None:
@@ -208,16 +211,10 @@ def _name(thing: Any) -> str:
 
 
 @contextmanager
-def _watched(progress: Progress | None) -> Iterator[Progress]:
+def _watched(progress: Progress | None, total: int) -> Iterator[Progress]:
     """The caller's callback, or a bar on standard error when it is a terminal."""
-    if progress is not None or not sys.stderr.isatty():
-        yield progress or (lambda done, total: None)
+    if progress is not None:
+        yield progress
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    columns = (BarColumn(), MofNCompleteColumn(), "jobs", TimeRemainingColumn())
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("")
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    with StepBar("sweep", total, unit="jobs") as bar:
+        yield lambda done, total: bar.move(done)

@@ -205,12 +205,12 @@ BAD_INPUT = {
     f"check good.npy {CHECK} --level 1e-6": "level 1e-06 wants",
     f"check good.npy {CHECK} --out there --image-shape 3": "image-shape is height x width",
     f"check good.npy {CHECK} --out there --image-shape 3x3": "has 9 pixels, the data have 2 columns",
-    f"check good.npy {CHECK} --out data.txt/below": "cannot write data.txt/below: Not a directory",
+    f"check good.npy {CHECK} --out data.txt/below": "data.txt is not a folder",
     "demo --n 0": "n must be a whole number of at least 1, got 0",
-    "demo --n 6 --out data.txt/below": "cannot write data.txt/below: Not a directory",
+    "demo --n 6 --out data.txt/below": "data.txt is not a folder",
     "reproduce gm-1d --tiny --device nonsense": "device 'nonsense' cannot be used here",
     "reproduce gm-1d --tiny --device cuda:99": "device 'cuda:99' cannot be used here",
-    "reproduce gm-1d --tiny --out data.txt/below": "cannot write data.txt/below: Not a directory",
+    "reproduce gm-1d --tiny --out data.txt/below": "data.txt is not a folder",
     "reproduce gm-1d --redraw --out nowhere": "no record at nowhere/record.json",
 }
 

@@ -10,6 +10,7 @@ from importlib import import_module
 from steincritic.cli.guard import FITS, Manner, guarded, perform
 from steincritic.errors import InputError, did_you_mean
 
+_HELP = ("-h", "--help")
 COMMANDS = {  # name on the command line: class, and what it does in one line
     "check": ("check:Check", "test whether data could come from a model, and show where the model fails"),
     "test": ("test:Test", "the test alone: verdict and p-value"),
@@ -31,7 +32,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _answer(given: list[str], manner: Manner) -> int:
     name = given[0] if given else ""
-    if name in ("--help", "-h"):
+    if name in _HELP:
         print(_overview())
         return FITS
     if name == "--version":
@@ -41,8 +42,11 @@ def _answer(given: list[str], manner: Manner) -> int:
         raise InputError(_no_command(name))
     module, _, kind = COMMANDS[name][0].partition(":")
     command = getattr(import_module(f"steincritic.cli.{module}"), kind)
-    from steincritic.cli.parsing import parsed
+    from steincritic.cli.parsing import parsed, print_help
 
+    if any(argument in _HELP for argument in given):
+        print_help(name, command)
+        return FITS
     return perform(parsed(name, command, given[1:]), manner)
 
 
@@ -68,4 +72,5 @@ steincritic COMMAND --help shows the options of a command, steincritic --version
 exit codes:
   0  the model is not rejected, or the work is done
   1  the model is rejected (doctor: a check failed; compare: all models are rejected)
-  2  error; one line on standard error says what was wrong"""
+  2  error; one line on standard error says what was wrong
+  130, 143  ended by Ctrl-C or SIGTERM; the line says what was kept"""

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from steincritic.cli.guard import FITS, REJECTED, described, print_json
+from steincritic.cli.guard import FITS, REJECTED, after, described, print_json
 from steincritic.cli.options import (
     AsJson,
     Common,
@@ -55,6 +55,7 @@ class Check(Common, AsJson, TestOptions, Model, Data):
             check_free(self.out, overwrite=self.overwrite)
 
     def __call__(self) -> int:
+        from steincritic.cli.printing import print_files, print_lines, print_verdict
         from steincritic.data.points import scored
         from steincritic.diagnosis.check import check
         from steincritic.diagnosis.halves import FEWEST
@@ -66,19 +67,25 @@ class Check(Common, AsJson, TestOptions, Model, Data):
         check_shape(shape, table.x.shape[1])
         points = scored(model, table)
         test = self.run(model, points, table.columns, notes)
+        about = {"model": self.model, "data": str(self.data), "dropped": table.dropped}
         result = None  # few points can be tested, but not searched for where a model fails
         if len(points) >= FEWEST:
-            named: dict[str, Any] = {"names": table.columns, "device": self.device, "units": self.units}
-            result = check(model, points, test=test, level=self.level, fdr=self.fdr, seed=self.seed, **named)
-            result = replace(result, rows=table.rows)
-        about = {"model": self.model, "data": str(self.data), "dropped": table.dropped}
+            options: dict[str, Any] = {"level": self.level, "fdr": self.fdr, "seed": self.seed}
+            options |= {"names": table.columns, "device": self.device, "units": self.units}
+            with after(described(test.to_dict(), command="check", **about)):
+                result = replace(check(model, points, test=test, **options), rows=table.rows)
         content = described((result or test).to_dict(), command="check", **about)
-        files = [] if self.out is None else self._written(result, content, self.out)
+        if not self.json:
+            lines = [test.summary()] if result is None else reading(result)
+            print_verdict(lines, title=self._title, rejected=test.rejected)
+        with after(content):
+            files = [] if self.out is None else self._written(result, content, self.out)
         if self.json:
             print_json(content | {"files": [str(file) for file in files]})
+        elif files:
+            print_files(files)
         else:
-            lines = [test.summary()] if result is None else reading(result)
-            show(lines, title=self._title, rejected=test.rejected, files=files)
+            print_lines("For the report pass --out DIR.")
         return REJECTED if test.rejected else FITS
 
     @property
@@ -110,16 +117,6 @@ def reading(result: "CheckResult") -> list[str]:
     """What a person reads first: verdict, the most telling findings, size; then how the test was done."""
     found = result.findings[:_FINDINGS]
     return result.reading([f"{k}. {sentence}" for k, sentence in enumerate(found, start=1)])
-
-
-def show(lines: list[str], *, title: str, rejected: bool, files: list[Path]) -> None:
-    from steincritic.cli.printing import print_files, print_lines, print_verdict
-
-    print_verdict(lines, title=title, rejected=rejected)
-    if files:
-        print_files(files)
-    else:
-        print_lines("For the report pass --out DIR.")
 
 
 def command_line() -> str:

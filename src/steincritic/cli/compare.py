@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import tyro
 
-from steincritic.cli.guard import FITS, REJECTED, described, print_json
+from steincritic.cli.guard import FITS, REJECTED, after, described, print_json
 from steincritic.cli.options import (
     TESTS,
     AsJson,
@@ -83,12 +83,13 @@ class Compare(Common, AsJson, TestOptions, _Candidates, Data):
             "notes": list(notes),
         }
         content = described(result.to_dict(), command="compare", **about)
+        if not self.json:
+            _print(result, notes, title=self.data.name)
         if self.out is not None:
-            write_json(self.out / "comparison.json", content)
+            with after(content):
+                write_json(self.out / "comparison.json", content)
         if self.json:
             print_json(content)
-        else:
-            _print(result, notes, title=self.data.name)
         return REJECTED if result.rejected else FITS
 
 

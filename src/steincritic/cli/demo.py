@@ -4,8 +4,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from steincritic.cli.check import command_line, reading, show
-from steincritic.cli.guard import FITS, described, print_json
+from steincritic.cli.check import command_line, reading
+from steincritic.cli.guard import FITS, after, described, print_json
 from steincritic.cli.options import AsJson, Common, TestOptions, prepare
 from steincritic.errors import InputError, check_count
 
@@ -32,6 +32,7 @@ class Demo(Common, AsJson, TestOptions):
         prepare(self.out)
 
     def __call__(self) -> int:
+        from steincritic.cli.printing import print_files, print_verdict
         from steincritic.data.points import scored
         from steincritic.diagnosis.check import check
         from steincritic.report.folder import save_check
@@ -48,10 +49,14 @@ class Demo(Common, AsJson, TestOptions):
             )
             about = About(title=title, command=command_line(), config=asdict(self))
             content = described(result.to_dict(), command="demo", problem=self.problem, case=name)
-            files = save_check(result, self.out / name, about=about, content=content, image_shape=image_shape)
+            if not self.json:
+                print_verdict(reading(result), title=title, rejected=result.rejected)
+            place = self.out / name
+            with after(content):
+                files = save_check(result, place, about=about, content=content, image_shape=image_shape)
             found[name] = result.to_dict() | {"files": [str(file) for file in files]}
             if not self.json:
-                show(reading(result), title=title, rejected=result.rejected, files=files)
+                print_files(files)
         self._end(found, first=self.out / cases[0][0] / "report.html")
         return FITS
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from steincritic.cli.guard import FITS, REJECTED, described, print_json
+from steincritic.cli.guard import FITS, REJECTED, after, described, print_json
 from steincritic.cli.options import (
     AsJson,
     Common,
@@ -22,12 +22,7 @@ from steincritic.errors import check_count
 if TYPE_CHECKING:
     from steincritic.diagnosis.doctor.doctor import Checkup
 
-_MARKS = {
-    "passed": ("✓", "green"),
-    "warning": ("?", "yellow"),
-    "failed": ("✗", "red"),
-    "skipped": ("–", "dim"),
-}
+_COLORS = {"passed": "green", "warning": "yellow", "failed": "red", "skipped": "dim"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,12 +61,13 @@ class Doctor(Common, AsJson, OnDevice, Seeded, TableOptions, Model):
             "dropped": 0 if table is None else table.dropped,
         }
         content = described(checkup.to_dict(), command="doctor", **about)
+        if not self.json:
+            _print(checkup, title=self.model)
         if self.out is not None:
-            write_json(self.out / "checkup.json", content)
+            with after(content):
+                write_json(self.out / "checkup.json", content)
         if self.json:
             print_json(content)
-        else:
-            _print(checkup, title=self.model)
         return FITS if checkup.ok else REJECTED
 
 
@@ -80,9 +76,9 @@ def _print(checkup: "Checkup", *, title: str) -> None:
 
     from steincritic.cli.printing import print_lines, print_table
 
-    rows = []
-    for finding in checkup.checks:
-        mark, color = _MARKS[finding.status]
-        rows.append((Text(mark, style=color), finding.name, finding.detail))
+    rows = [
+        (Text(finding.status, style=_COLORS[finding.status]), finding.name, finding.detail)
+        for finding in checkup.checks
+    ]
     print_table(("", "check", "found"), rows, title=title)
     print_lines(checkup.summary().splitlines()[0])

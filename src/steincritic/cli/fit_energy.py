@@ -1,7 +1,8 @@
 """fit-energy: learn an energy model from data by its Stein discrepancy."""
 
 import math
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from steincritic.learning import EnergyMLP, FittedEnergy, Learning
     from steincritic.models import GaussianBernoulliRBM
     from steincritic.models.base import SamplingModel
-    from steincritic.training.progress import StepBar
 
 FILES = ("model.safetensors", "history.json", "samples.png")
 _STATE = "checkpoint.safetensors"
@@ -96,6 +96,12 @@ class FitEnergy(Common, AsJson, OnDevice, Seeded, Data):
     overwrite: bool = False
     """Replace what an earlier run left in the folder."""
 
+    @property
+    def kept(self) -> str:
+        if not (self.out / _STATE).exists():
+            return super().kept
+        return f"{self.out / _STATE} is kept: the same command with --resume goes on from there"
+
     def check(self) -> None:
         super().check()
         for name in ("steps", "critic_steps", "batch_size", "lam_every", "log_every", "pictures"):
@@ -108,7 +114,9 @@ class FitEnergy(Common, AsJson, OnDevice, Seeded, Data):
     def __call__(self) -> int:
         import torch
 
+        from steincritic.files import read_tensors
         from steincritic.learning import check_rows
+        from steincritic.learning.state import LearningCheckpoint
         from steincritic.report.page import check_shape
         from steincritic.report.samples import draw_samples
 
@@ -118,7 +126,10 @@ class FitEnergy(Common, AsJson, OnDevice, Seeded, Data):
         check_shape(shape, x.shape[1])
         check_rows(x, config)
         start = self._start(x)
-        if not self.resume:
+        if self.resume:
+            step = read_tensors(self.out / _STATE, kind=LearningCheckpoint.kind)[1].get("step")
+            print(f"steincritic: going on after step {step} of {config.steps}", file=sys.stderr)
+        else:
             (self.out / _STATE).unlink(missing_ok=True)  # the others are replaced when there is something new
 
         def draw(model: "SamplingModel") -> None:
@@ -147,20 +158,16 @@ class FitEnergy(Common, AsJson, OnDevice, Seeded, Data):
         from steincritic.learning.state import LearningCheckpoint
         from steincritic.training.progress import StepBar
 
-        state = self.out / _STATE
-        try:
-            with StepBar("learning", config.steps) as bar:
-                return fit_energy(
-                    start,
-                    x,
-                    learning=config,
-                    seed=self.seed,
-                    callbacks=[_Advance(bar)],
-                    observers=[watch],
-                    checkpoint=LearningCheckpoint(state, _SECONDS),
-                )
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt("go on with --resume" if state.exists() else "") from None
+        with StepBar("learning", config.steps) as bar:
+            return fit_energy(
+                start,
+                x,
+                learning=config,
+                seed=self.seed,
+                callbacks=[lambda step, steps, row: bar.move(step + 1)],
+                observers=[watch],
+                checkpoint=LearningCheckpoint(self.out / _STATE, _SECONDS),
+            )
 
     def _config(self) -> "Learning":
         from steincritic.learning import FOR_PERCEPTRONS, Learning
@@ -240,17 +247,6 @@ def _numbers(fitted: "FittedEnergy") -> dict[str, list[float | None]]:
         name: [float(f"{value:.7g}") if math.isfinite(value) else None for value in values.tolist()]
         for name, values in fitted.history.items()
     }
-
-
-class _Advance:
-    """Moves a bar to the step that learning has come to."""
-
-    def __init__(self, bar: "StepBar") -> None:
-        self._bar, self._done = bar, 0
-
-    def __call__(self, epoch: int, epochs: int, row: Mapping[str, "Tensor"]) -> None:
-        self._bar.advance(epoch + 1 - self._done)
-        self._done = epoch + 1
 
 
 def _verdict(fitted: "FittedEnergy") -> str:

@@ -3,24 +3,42 @@
 import json
 import os
 import platform
+import signal
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Protocol, TextIO
+from pathlib import Path
+from typing import Any, Protocol, TextIO, cast
 
+from steincritic.cli.folders import alone_in
+from steincritic.cli.streams import Standing, shown
 from steincritic.errors import DivergedError, InputError
 
 FITS, REJECTED, ERROR = 0, 1, 2
-INTERRUPTED = 130  # as shells have it
+INTERRUPTED, TERMINATED = 130, 143  # as shells have it
+_SILENCE = 30.0  # seconds, at most, where no bar is shown
 SCHEMA_VERSION = 1  # of the JSON objects; counts up when a name in them changes its meaning
 
 
 class Command(Protocol):
     """Options that can be checked, and the work."""
+
+    @property
+    def folder(self) -> Path | None:
+        """That it writes into, alone."""
+
+    @property
+    def kept(self) -> str:
+        """What an interrupt leaves, and how to go on."""
+
+    @property
+    def tells(self) -> bool:
+        """Does it say by itself how far it is?"""
 
     def check(self) -> None:
         """Refuse what can be seen to be wrong without torch."""
@@ -47,15 +65,32 @@ class Manner:
             setattr(self, name, getattr(command, name, False))
 
 
+class LateError(InputError):
+    """The result is there, but something after it failed."""
+
+    def __init__(self, error: Exception, content: dict[str, Any]) -> None:
+        p = f" (p = {content['pvalue']:.3g})" if "pvalue" in content else ""
+        super().__init__(f"the result stands{p}, but what follows it failed: {_line(error) or repr(error)}")
+        self.content = content
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, which ends a command as Ctrl-C does."""
+
+
 def perform(command: Command, manner: Manner) -> int:
     """Check the options of a command, then run it with its output where it belongs."""
     manner.follow(command)
     command.check()
-    with _output(manner):
+    os.environ["MPLBACKEND"] = "agg"  # pictures go to files; a backend that is not there would cost them
+    with _output(manner), alone_in(command.folder), _signs_of_life(needed=not command.tells):
         try:
             return command()
         except SystemExit as exited:  # of a user's model, say; its code would pass for a verdict
             raise InputError(f"the program was ended from within, with exit code {exited.code}") from exited
+        except KeyboardInterrupt as interrupt:
+            interrupt.args = (command.kept,)
+            raise
 
 
 def guarded(work: Callable[[Manner], int], manner: Manner) -> int:
@@ -64,28 +99,34 @@ def guarded(work: Callable[[Manner], int], manner: Manner) -> int:
     Python's own exit code for an exception is 1, which would pass for a rejected model.
     """
     began = _BEGAN.set(time.perf_counter())
-    try:
-        return work(manner)
-    except KeyboardInterrupt as interrupt:
-        _take_down_bars()
-        way_on = str(interrupt) or "nothing half-written is left behind"
-        print(f"steincritic: interrupted; {way_on}", file=sys.stderr)
-        return INTERRUPTED
-    except Exception as error:
-        _take_down_bars()
-        line = " ".join(str(error).split())
-        if manner.traceback or not isinstance(error, _users()):
-            import traceback
+    out, err = Standing(sys.stdout), Standing(sys.stderr)
+    with redirect_stdout(cast(TextIO, out)), redirect_stderr(cast(TextIO, err)), _terminable():
+        try:
+            code = work(manner)
+        except KeyboardInterrupt as interrupt:
+            _take_down_bars()
+            print(f"steincritic: interrupted; {interrupt or 'nothing was written'}", file=sys.stderr)
+            code = TERMINATED if isinstance(interrupt, _Terminated) else INTERRUPTED
+        except BaseException as error:
+            _take_down_bars()
+            _tell(error, manner)
+            code = ERROR
+        out.flush()
+        if out.lost is not None:
+            print(f"steincritic: standard output cannot be written: {out.lost.strerror}", file=sys.stderr)
+            code = ERROR
+        err.flush()
+    _BEGAN.reset(began)
+    return code
 
-            traceback.print_exc()
-        else:
-            print(f"steincritic: {line}", file=sys.stderr)
-        if manner.json:
-            about = {"type": type(error).__name__, "message": line or type(error).__name__}
-            print_json({"schema_version": SCHEMA_VERSION, "error": about})
-        return ERROR
-    finally:
-        _BEGAN.reset(began)
+
+@contextmanager
+def after(content: dict[str, Any]) -> Iterator[None]:
+    """What comes after a result: where it fails, the result goes with the error."""
+    try:
+        yield
+    except Exception as error:
+        raise LateError(error, content) from error
 
 
 def print_json(content: dict[str, Any]) -> None:
@@ -120,10 +161,68 @@ def _versions() -> dict[str, str]:
     }
 
 
-def _users() -> tuple[type[BaseException], ...]:
-    """Errors that are the user's to mend. Only a loaded torch can run out of memory."""
-    torch = sys.modules.get("torch")
-    return (InputError, DivergedError, OSError, *([torch.OutOfMemoryError] if torch else []))
+def _tell(error: BaseException, manner: Manner) -> None:
+    line = _line(error)
+    if manner.traceback or line is None:
+        import traceback
+
+        traceback.print_exception(error)
+    else:
+        print(f"steincritic: {line}", file=sys.stderr)
+    if manner.json:
+        kind = type(error).__name__
+        about = {"type": kind, "message": line or " ".join(str(error).split()) or kind}
+        content = error.content if isinstance(error, LateError) else {"schema_version": SCHEMA_VERSION}
+        print_json(content | {"error": about})
+
+
+def _line(error: BaseException) -> str | None:
+    """One line about what is the user's to mend; none about a defect of ours."""
+    said = " ".join(shown(str(error)).split())
+    on_gpu = getattr(sys.modules.get("torch"), "OutOfMemoryError", MemoryError)
+    if isinstance(error, (MemoryError, on_gpu)) or "allocate memory" in said:
+        return f"out of memory ({said or 'of this machine'}); pass fewer rows or columns"
+    if isinstance(error, ImportError):
+        return f"a package that is needed cannot be imported: {said}"
+    return said if isinstance(error, InputError | DivergedError | OSError) else None
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM is an interrupt in here. Only the main thread can be told of signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(*_: object) -> None:
+        raise _Terminated
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _signs_of_life(*, needed: bool) -> Iterator[None]:
+    """How far the work is, every half minute, where standard error is no terminal that shows a bar."""
+    ended = threading.Event()
+
+    def speak() -> None:
+        while not ended.wait(_SILENCE):
+            progress = sys.modules.get("steincritic.training.progress")
+            far = progress.standing() if progress is not None else ""
+            seconds = time.perf_counter() - start
+            print(f"steincritic: {far or 'at work'} ({seconds:.0f} s so far)", file=sys.stderr, flush=True)
+
+    start, thread = time.perf_counter(), threading.Thread(target=speak, daemon=True)
+    if needed and not sys.stderr.isatty():
+        thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
 
 
 def _take_down_bars() -> None:

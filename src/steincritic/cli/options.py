@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import tyro
 
+from steincritic.cli.folders import prepare
 from steincritic.cli.guard import FITS
-from steincritic.errors import InputError, check_choice, check_count, check_level
+from steincritic.errors import InputError, check_choice, check_count, check_level, did_you_mean
 
 if TYPE_CHECKING:
     import torch
@@ -45,7 +46,20 @@ _TABLES = (".npy", ".npz", ".csv", ".parquet")
 
 
 class Options:
-    """The end of every chain of checks."""
+    """The end of every chain of checks, and what the guard asks of every command."""
+
+    tells: ClassVar[bool] = False  # says by itself how far it is
+
+    @property
+    def folder(self) -> Path | None:
+        """That it writes into."""
+        folder: Path | None = getattr(self, "out", None)
+        return folder
+
+    @property
+    def kept(self) -> str:
+        """What an interrupt leaves."""
+        return "nothing was written"
 
     def check(self) -> None:
         """Refuse what can be seen to be wrong without torch."""
@@ -168,6 +182,12 @@ class TestOptions(OnDevice, Seeded):
 
     tests: ClassVar[tuple[str, ...]] = TESTS
 
+    @property
+    def kept(self) -> str:
+        if not self.cache:
+            return super().kept
+        return "no result was written; null runs that are in the cache by now are used by the next run"
+
     def check(self) -> None:
         super().check()
         check_level(self.level)
@@ -268,7 +288,12 @@ def object_named(spec: str) -> Any:
     from steincritic.data.problems import PROBLEM_NAMES, problem
     from steincritic.models.spec import load_object
 
-    return problem(spec).model if spec in PROBLEM_NAMES else load_object(spec)
+    if spec in PROBLEM_NAMES:
+        return problem(spec).model
+    if ":" not in spec and not spec.endswith(".safetensors"):
+        known = did_you_mean(spec, PROBLEM_NAMES) or f" (built-in: {', '.join(PROBLEM_NAMES)})"
+        raise InputError(f"a model is named package.module:attr or file.py:attr, got {spec!r}{known}")
+    return load_object(spec)
 
 
 def device_named(name: str) -> "torch.device":
@@ -277,14 +302,6 @@ def device_named(name: str) -> "torch.device":
     from steincritic.devices import resolve_device
 
     return resolve_device(name, torch.empty(0))
-
-
-def prepare(folder: Path) -> None:
-    """Make the folder before the work, so that hours of it do not end where nothing can be written."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot write {folder}: {error.strerror}") from None
 
 
 def check_writable(path: Path) -> None:
@@ -300,6 +317,8 @@ def check_data(path: Path) -> None:
         return
     if path.is_dir():
         raise InputError(f"no such data file: {path} is a folder; name a file in it")
+    if path.exists():
+        raise InputError(f"no such data file: {path} is a pipe or a device; write its rows to a file")
     if not path.parent.is_dir():
         raise InputError(f"no such data file: {path}; there is no folder {path.parent}")
     names = [p.name for p in path.parent.iterdir() if p.suffix.lower() in _TABLES]
@@ -312,7 +331,8 @@ def parse_shape(text: str | None) -> tuple[int, ...] | None:
     if text is None:
         return None
     parts = text.lower().split("x")
-    if len(parts) not in (2, 3) or not all(part.isdigit() and int(part) > 0 for part in parts):
+    whole = all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts)
+    if not whole or not (len(parts) == 2 or (len(parts) == 3 and parts[2] in ("3", "4"))):
         raise InputError(f"image-shape is height x width, for example 28x28, or 32x32x3; got {text!r}")
     return tuple(map(int, parts))
 

@@ -9,7 +9,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr
+from contextlib import redirect_stderr, suppress
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -21,7 +21,6 @@ from steincritic.errors import InputError, did_you_mean
 
 C = TypeVar("C", bound=Callable[[], int])
 
-_HELP = ("-h", "--help")
 _POSITIONAL = typing.get_args(tyro.conf.Positional[int])[1]
 _BOX = re.compile(r"[─-╿]+")  # the characters of which boxes are drawn
 
@@ -56,8 +55,6 @@ class Option:
 def parsed(name: str, command: type[C], arguments: list[str]) -> C:
     """The command with its options, those of its `--config` file included."""
     prog = f"steincritic {name}"
-    if any(argument in _HELP for argument in arguments):
-        return tyro.cli(command, prog=prog, args=["--help"])  # prints it and exits
     options = {option.name: option for option in options_of(command)}
     given = _given(arguments, options, prog)
     if "config" in given:
@@ -72,6 +69,11 @@ def parsed(name: str, command: type[C], arguments: list[str]) -> C:
             return tyro.cli(command, prog=prog, args=arguments)
     except SystemExit:
         raise InputError(" ".join(_BOX.sub(" ", refused.getvalue()).split())) from None
+
+
+def print_help(name: str, command: type[C]) -> None:
+    with suppress(SystemExit):
+        tyro.cli(command, prog=f"steincritic {name}", args=["--help"])
 
 
 def options_of(command: type) -> Iterator[Option]:

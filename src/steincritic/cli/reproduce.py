@@ -3,6 +3,7 @@
 Studies are found by entry points, so this file knows none of them, and other packages can bring theirs.
 """
 
+import sys
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     import torch
 
 GROUP = "steincritic.studies"
+_LIST = "list"
 
 
 class Reproduced(Protocol):
@@ -41,6 +43,12 @@ class Reproduced(Protocol):
 
 class Study(Protocol):
     """What an entry point of the group gives."""
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def takes(self) -> str:
+        """How long, and where."""
 
     def reproduce(
         self,
@@ -61,7 +69,7 @@ class Reproduce(Common, AsJson, OnDevice, Seeded):
     """Run a study of the paper: record, table beside the paper's numbers, figures."""
 
     name: tyro.conf.Positional[str]
-    """Of an installed study, for example gm-2d; an unknown name lists them all."""
+    """Of an installed study, for example gm-2d; list shows them all, with how long they take."""
     tiny: bool = False
     """A run of seconds that shows the machinery, not the numbers."""
     out: OptionalPath = None
@@ -74,23 +82,53 @@ class Reproduce(Common, AsJson, OnDevice, Seeded):
     """Of a Dask scheduler; without it a cluster is started on this machine."""
     redraw: bool = False
     """Draw table and figures again from the record in the folder, without running anything."""
+    overwrite: bool = False
+    """Replace a record that is there."""
+
+    @property
+    def folder(self) -> Path | None:
+        return None if self.name == _LIST else self._folder
+
+    @property
+    def _folder(self) -> Path:
+        return self.out or Path("out" if self.tiny else "results") / self.name
+
+    @property
+    def kept(self) -> str:
+        if self.resume is not None and self.resume.exists():
+            return f"{self.resume} is kept: the same command goes on from there"
+        if (self._folder / "jobs").exists():
+            return f"jobs that were done stay in {self._folder / 'jobs'}: the same command goes on from there"
+        return super().kept
 
     def check(self) -> None:
         super().check()
         if self.address is not None and self.engine != "dask":
             raise InputError(f"--address is for --engine dask, got --engine {self.engine}")
+        if self.name == _LIST:
+            return
         study_point(self.name)
+        record = self._folder / "record.json"
+        if self.redraw:
+            return
+        prepare(self._folder)
+        if record.exists() and not self.overwrite:
+            raise InputError(
+                f"{record} is there already: draw it with --redraw, choose another --out, or pass --overwrite"
+            )
 
     def __call__(self) -> int:
-        from rich.console import Console
-        from rich.markdown import Markdown
+        from steincritic.cli.printing import print_files, print_markdown
 
+        if self.name == _LIST:
+            return self._list()
         study = cast(Study, study_point(self.name).load())
-        folder = self.out or Path("out" if self.tiny else "results") / self.name
-        if not self.redraw:
-            prepare(folder)
+        if not (self.tiny or self.redraw):
+            print(f"steincritic: {self.name} takes {study.takes}", file=sys.stderr)
+        if self.resume is not None and self.resume.exists():
+            print(f"steincritic: going on from {self.resume}", file=sys.stderr)
         found = study.reproduce(
-            folder,
+            self._folder,
             tiny=self.tiny,
             device=device_named("cpu" if self.redraw else self.device),
             seed=self.seed,
@@ -105,9 +143,19 @@ class Reproduce(Common, AsJson, OnDevice, Seeded):
                 described({"table": found.table, "files": files}, command="reproduce", study=self.name)
             )
             return FITS
-        console = Console()
-        console.print(Markdown(found.table))
-        console.print("Files:", *(str(file) for file in found.files), sep="\n  ")
+        print_markdown(found.table)
+        print_files(found.files)
+        return FITS
+
+    def _list(self) -> int:
+        from steincritic.cli.printing import print_table
+
+        studies = {point.name: cast(Study, point.load()) for point in entry_points(group=GROUP)}
+        rows = [(name, study.title, study.takes) for name, study in sorted(studies.items())]
+        if self.json:
+            print_json(described({"studies": rows}, command="reproduce"))
+        else:
+            print_table(("study", "what it is", "takes"), rows, title="Studies")
         return FITS
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from steincritic.cli.guard import FITS, REJECTED, described, print_json
+from steincritic.cli.guard import FITS, REJECTED, after, described, print_json
 from steincritic.cli.options import (
     AsJson,
     Common,
@@ -40,12 +40,12 @@ class Test(Common, AsJson, TestOptions, Model, Data):
         result = self.run(model, scored(model, table), table.columns, notes)
         about = {"model": self.model, "data": str(self.data), "dropped": table.dropped}
         content = described(result.to_dict(), command="test", **about)
+        if not self.json:
+            title = f"{self.data.name} against {self.model}"
+            print_verdict([result.summary()], title=title, rejected=result.rejected)
         if self.out is not None:
-            write_json(self.out / "result.json", content)
+            with after(content):
+                write_json(self.out / "result.json", content)
         if self.json:
             print_json(content)
-        else:
-            print_verdict(
-                [result.summary()], title=f"{self.data.name} against {self.model}", rejected=result.rejected
-            )
         return REJECTED if result.rejected else FITS

@@ -58,6 +58,13 @@ class Watch(Common, AsJson, OnDevice, Model, Data):
     """Print one JSON object per batch on standard output and nothing else."""
 
     takes_stdin: ClassVar[bool] = True
+    tells: ClassVar[bool] = True
+
+    @property
+    def kept(self) -> str:
+        if self.state is None or not self.state.exists():
+            return super().kept
+        return f"{self.state} holds what was seen: the same command goes on from there"
 
     def check(self) -> None:
         super().check()

@@ -65,6 +65,7 @@ class Witness(Common, AsJson, OnDevice, _CriticFile, Model, Data):
     """Draws of the model that rows are ranked among; a p-value is the share with as large a witness."""
 
     takes_stdin: ClassVar[bool] = True
+    folder: ClassVar[None] = None  # --out is a file
 
     def check(self) -> None:
         super().check()

@@ -68,6 +68,9 @@ def as_float_tensor(given: Any, *, name: str) -> Tensor:
         if array.dtype.kind != "f":
             raise InputError(wrong_dtype(name, array.dtype))
         return torch.as_tensor(np.require(array, native(array.dtype), ["C", "W"]))
+    if x.is_meta or x.is_nested or x.layout != torch.strided:
+        kind = "a meta tensor, which holds no numbers" if x.is_meta else "a sparse or nested tensor"
+        raise InputError(f"{name} must be a dense array of numbers, got {kind}; pass x.to_dense()")
     if not x.is_floating_point():
         raise InputError(wrong_dtype(name, x.dtype))
     return x

@@ -230,7 +230,8 @@ def sample_points(model: Model | None, n: int, *, seed: int, like: Tensor | None
 
 def checked_score(model: Model, x: Tensor, *, name: str = "x") -> Tensor:
     """The score as the model gives it, in whatever dtype, if it has the shape of the points."""
-    score = answer(lambda: model.score(x), f"model.score({name} of shape {tuple(x.shape)})")
+    own = x.detach().clone()  # a score that writes into its argument must not change the data
+    score = answer(lambda: model.score(own), f"model.score({name} of shape {tuple(x.shape)})")
     if score.shape != x.shape:
         raise ModelError(
             f"model.score must return the shape of its argument, {tuple(x.shape)}; got {tuple(score.shape)}"
@@ -250,9 +251,9 @@ def answer(question: Callable[[], ArrayLike], name: str) -> Tensor:
     """What a model answers, as a detached tensor; whatever goes wrong inside it is a ModelError."""
     try:
         answered = question()
-    except ModelError:
+    except (ModelError, KeyboardInterrupt):
         raise
-    except Exception as error:
+    except BaseException as error:  # an exit in there would pass for a verdict
         raise ModelError(f"{name} raised {type(error).__name__}: {first_line(error)}") from error
     try:
         return as_float_tensor(answered, name=name).detach()

@@ -73,6 +73,8 @@ def reading(path: Path) -> Iterator[None]:
         yield
     except InputError:
         raise
+    except MemoryError:
+        raise InputError(f"{path} does not fit into memory; take a part of its rows") from None
     except OSError as error:
         raise FileFormatError(f"{path} cannot be read: {error.strerror or error}") from None
     except Exception as error:
@@ -131,6 +133,8 @@ def _csv_rows(path: Path) -> int:
 def missing_file(path: Path) -> str:
     if path.is_dir():
         return f"no such data file: {path} is a folder; name a file in it"
+    if path.exists():
+        return f"no such data file: {path} is a pipe or a device; write its rows to a file"
     if not path.parent.is_dir():
         return f"no such data file: {path}; there is no folder {path.parent}"
     names = [p.name for p in path.parent.iterdir() if p.suffix.lower() in _KINDS]

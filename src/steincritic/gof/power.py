@@ -13,7 +13,7 @@ from statistics import NormalDist
 import torch
 from torch import Tensor
 
-from steincritic.data.points import ScoredPoints
+from steincritic.data.points import ScoredPoints, checked_draws, checked_score
 from steincritic.devices import DeviceLike, resolve_device
 from steincritic.errors import InputError, ModelError, check_count, check_level
 from steincritic.gof.choose import TestName, choose_test
@@ -113,7 +113,7 @@ def power(
     check_count(n, name="n", least=2)
     check_count(trials, name="trials")
     source = _sampled(as_model(data), "data")
-    draws = [torch.as_tensor(source.sample(n, seed=derive(seed, "dataset", t))) for t in range(trials)]
+    draws = [checked_draws(source, n, derive(seed, "dataset", t), dim=None) for t in range(trials)]
     return trials_of(model, torch.stack(draws), test, level=level, seed=seed, device=device)
 
 
@@ -155,7 +155,7 @@ def trials_of(
         raise InputError(f"datasets must have shape (t, n, d), got {tuple(datasets.shape)}")
     adapted = as_model(model)
     x = datasets.to(resolve_device(device, datasets))
-    points = ScoredPoints(x, adapted.score(x.flatten(0, 1)).view_as(x))
+    points = ScoredPoints(x, checked_score(adapted, x.flatten(0, 1)).to(x).view_as(x))
     chosen, _ = choose_test(test, adapted, len(points))
     results = chosen.run(adapted, points, level=level, seeds=trial_seeds(seed, len(x)))
     return Trials(

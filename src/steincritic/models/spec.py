@@ -1,6 +1,5 @@
 """A model named on the command line: `package.module:attr`, `file.py:attr`, or the file of a saved one."""
 
-import difflib
 import importlib
 import importlib.util
 import sys
@@ -8,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from steincritic.errors import InputError, ModelError, first_line
+from steincritic.errors import InputError, ModelError, did_you_mean, first_line
 from steincritic.models.saved import load_saved
 
 
@@ -19,8 +18,7 @@ def load_attribute(spec: str) -> Any:
         raise InputError(f"a model is named package.module:attr or file.py:attr, got {spec!r}")
     module = _load_file(Path(place)) if place.endswith(".py") else _load_module(place)
     if not hasattr(module, attribute):
-        near = difflib.get_close_matches(attribute, [n for n in vars(module) if not n.startswith("_")])
-        hint = f"; did you mean {', '.join(near)}?" if near else ""
+        hint = did_you_mean(attribute, [n for n in vars(module) if not n.startswith("_")])
         raise InputError(f"{place} has no attribute {attribute!r}{hint}")
     return getattr(module, attribute)
 
@@ -40,15 +38,16 @@ def _load_module(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         raise InputError(f"cannot import {name!r} ({error}); name a file as path/to/file.py:attr") from error
-    except (Exception, SystemExit) as error:  # an exit in there would pass for a verdict
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # an exit in there would pass for a verdict
         raise _raised(name, error) from error
 
 
 def _load_file(path: Path) -> ModuleType:
     if not path.is_file():
         near = [p.name for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
-        close = difflib.get_close_matches(path.name, near)
-        raise InputError(f"no such model file: {path}" + (f"; did you mean {close[0]}?" if close else ""))
+        raise InputError(f"no such model file: {path}{did_you_mean(path.name, near)}")
     name = f"steincritic_model_{path.stem}"  # so that a file called json.py replaces nothing
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
@@ -56,7 +55,9 @@ def _load_file(path: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise _raised(path, error) from error
     return module
 

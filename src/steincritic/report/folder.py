@@ -1,5 +1,9 @@
 """The files of a check, in one folder: report, result, witness values and critic."""
 
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +16,7 @@ from steincritic.errors import InputError
 from steincritic.files import csv_text, write_atomically, write_json
 from steincritic.report.page import About, save_report
 
+_BESIDE = ".unfinished-"
 FILES = ("report.html", "result.json", "witness.csv", "critic.safetensors")
 
 
@@ -23,7 +28,7 @@ def save_check(
     content: dict[str, Any] | None = None,
     image_shape: tuple[int, ...] | None = None,
 ) -> list[Path]:
-    """Report, result, witness and critic, each written whole or not at all.
+    """Report, result, witness and critic, all four or none.
 
     Args:
         about: how the check was run, for the report.
@@ -31,12 +36,28 @@ def save_check(
     """
     if folder.is_file():
         raise InputError(f"cannot write into {folder}: it is a file; name a folder")
-    report, summary, witness, critic = (folder / name for name in FILES)
-    save_report(result, report, about=about, image_shape=image_shape)
-    write_json(summary, content or result.to_dict())
-    write_atomically(witness, _witness_csv(result).encode())
-    result.critic.save(critic)
-    return [report, summary, witness, critic]
+    with _together(folder) as beside:
+        report, summary, witness, critic = (beside / name for name in FILES)
+        save_report(result, report, about=about, image_shape=image_shape)
+        write_json(summary, content or result.to_dict())
+        write_atomically(witness, _witness_csv(result).encode())
+        result.critic.save(critic)
+    return [folder / name for name in FILES]
+
+
+@contextmanager
+def _together(folder: Path) -> Iterator[Path]:
+    """A folder inside to write into; what is there when the block ends well moves up."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for left in folder.glob(f"{_BESIDE}*"):  # by a process that was killed
+            shutil.rmtree(left, ignore_errors=True)
+        with tempfile.TemporaryDirectory(prefix=_BESIDE, dir=folder) as beside:
+            yield Path(beside)
+            for file in Path(beside).iterdir():
+                file.replace(folder / file.name)
+    except OSError as error:
+        raise InputError(f"cannot write into {folder}: {error.strerror or error}") from None
 
 
 def _witness_csv(result: CheckResult) -> str:

@@ -226,7 +226,9 @@ def _png(row: torch.Tensor, shape: tuple[int, ...]) -> str:
     low, high = pixels.min(), pixels.max()
     unit = (pixels - low) / (high - low) if high > low else np.zeros_like(pixels)
     buffer = io.BytesIO()
-    imsave(buffer, unit, format="png", cmap=None if unit.ndim == 3 else "gray", vmin=0, vmax=1)
+    imsave(
+        buffer, unit, format="png", cmap=None if unit.ndim == 3 else "gray", vmin=0, vmax=1, origin="upper"
+    )
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 

@@ -26,9 +26,10 @@ _RC: Any = {
 
 @contextmanager
 def styled() -> Iterator[None]:
-    import matplotlib
+    """Our settings, and matplotlib's own for the rest: a user's file has no say in figures."""
+    from matplotlib import style
 
-    with matplotlib.rc_context(_RC):
+    with style.context(["default", _RC]):
         yield
 
 

@@ -1,6 +1,7 @@
-"""Callbacks that watch training; a bar on a terminal, silence elsewhere."""
+"""Callbacks that watch training; a bar on a terminal, silence elsewhere unless somebody asks."""
 
 import sys
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
@@ -21,23 +22,43 @@ class StepBar:
 
     def __init__(self, title: str, total: int, *, unit: str = "steps") -> None:
         self._title, self._total, self._unit = title, total, unit
+        self._done = 0
+        self._first: tuple[int, float] | None = None  # the first move, which may be that of an earlier run
         self._progress: Progress | None = None
 
     def __enter__(self) -> "StepBar":
+        _under_way.append(self)  # before it starts, as an interrupt may come at any time
         if sys.stderr.isatty() and self._total > 1:
             self._progress = _bar(self._unit)
             self._task = self._progress.add_task(self._title, total=self._total)
-            _shown.append(self._progress)  # before it starts, as an interrupt may come at any time
             self._progress.start()
         return self
 
     def advance(self, steps: int) -> None:
+        self.move(self._done + steps)
+
+    def move(self, done: int) -> None:
+        """So many steps are done, whoever did them."""
+        self._first = self._first or (done, time.monotonic())
+        self._done = done
         if self._progress is not None:
-            self._progress.advance(self._task, steps)
+            self._progress.update(self._task, completed=done)
+
+    @property
+    def standing(self) -> str:
+        """How far it is, and how long the rest takes at the pace since the first move."""
+        said = f"{self._title}: {self._done} of {self._total} {self._unit}"
+        done, when = self._first or (0, 0.0)
+        if self._done <= done:
+            return said
+        left = (time.monotonic() - when) / (self._done - done) * (self._total - self._done)
+        return f"{said}, about {left:.0f} s left of this part"
 
     def __exit__(self, *_: object) -> None:
         if self._progress is not None:
-            _end(self._progress)
+            self._progress.stop()
+        if self in _under_way:
+            _under_way.remove(self)
 
 
 class ProgressBar:
@@ -49,26 +70,24 @@ class ProgressBar:
 
     def __call__(self, epoch: int, epochs: int, row: Mapping[str, Tensor]) -> None:
         if self._bar is None:
-            self._bar, self._done = StepBar(self._title, epochs, unit="epochs").__enter__(), 0
-        self._bar.advance(epoch + 1 - self._done)
-        self._done = epoch + 1
-        if self._done == epochs:
+            self._bar = StepBar(self._title, epochs, unit="epochs").__enter__()
+        self._bar.move(epoch + 1)
+        if epoch + 1 == epochs:
             self._bar.__exit__()
 
 
-_shown: "list[Progress]" = []
+_under_way: list[StepBar] = []
+
+
+def standing() -> str:
+    """How far the innermost work is; empty where nobody counts."""
+    return _under_way[-1].standing if _under_way else ""
 
 
 def take_down() -> None:
     """Stop the bars of work that ended before its time, so that the terminal has its cursor back."""
-    for bar in list(_shown):
-        _end(bar)
-
-
-def _end(bar: "Progress") -> None:
-    bar.stop()
-    if bar in _shown:
-        _shown.remove(bar)
+    for bar in reversed(_under_way.copy()):
+        bar.__exit__()
 
 
 def _bar(unit: str) -> "Progress":

@@ -243,6 +243,7 @@ _CONTROLS = {"naive cross-fit": _naive_crossfit, "pool of 3n, not centred": _unc
 STUDY = Study(
     name="calibration",
     title="Level of every method on null data",
+    takes="50 minutes on an H200, hours on two cores",
     full=Calibration(),
     tiny=Calibration(
         problems=("skewed-1d",),

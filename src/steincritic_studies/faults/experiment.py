@@ -204,6 +204,7 @@ _SUMMARIES: dict[str, Callable[[list[dict[str, Any]]], dict[str, Any]]] = {
 STUDY = Study(
     name="planted-faults",
     title="Planted faults and what a diagnosis says of them",
+    takes="a sweep of many jobs: hours on two cores",
     full=PlantedFaults(),
     tiny=PlantedFaults(
         counts=(("points", 60, 2), ("coordinate", 60, 2), ("region", 60, 2), ("none", 60, 2)),

@@ -172,6 +172,7 @@ def _mean(values: list[float]) -> dict[str, float]:
 STUDY = Study(
     name="learn-ebm",
     title="Energies learned by their Stein discrepancy, tested on fresh data",
+    takes="50 minutes on one core",
     full=LearnedEnergies(),
     tiny=LearnedEnergies(
         densities=("mixture", "moons"),

@@ -253,10 +253,12 @@ def _tiny(config: MixtureTable) -> MixtureTable:
     )
 
 
-def _study(name: str, title: str, config: MixtureTable) -> Study:
+def _study(name: str, title: str, config: MixtureTable, takes: str) -> Study:
     return Study(
         name=name,
         title=title,
+        takes=takes,
+        resumes=True,
         full=config,
         tiny=_tiny(config),
         run=run,
@@ -265,6 +267,12 @@ def _study(name: str, title: str, config: MixtureTable) -> Study:
     )
 
 
-STUDY_2D = _study("gm-2d", "Gaussian mixture in 2 dimensions", _2D)
-STUDY_10D = _study("gm-10d", "Gaussian mixture in 10 dimensions", _10D)
-STUDY_25D = _study("gm-25d", "Gaussian mixture in 25 dimensions", _25D)
+STUDY_2D = _study(
+    "gm-2d", "Gaussian mixture in 2 dimensions", _2D, "4 seconds on an H200, 20 minutes on two cores"
+)
+STUDY_10D = _study(
+    "gm-10d", "Gaussian mixture in 10 dimensions", _10D, "5 seconds on an H200, much longer on two cores"
+)
+STUDY_25D = _study(
+    "gm-25d", "Gaussian mixture in 25 dimensions", _25D, "7 seconds on an H200, much longer on two cores"
+)

@@ -108,6 +108,7 @@ _TRAINING = Training(epochs=60, batch_size=200, learning_rate=1e-3)
 STUDY = Study(
     name="gm-1d",
     title="Gaussian mixture in 1 dimension",
+    takes="6 seconds on an H200, minutes on two cores",
     full=OneDimension(staging=_STAGING, training=_TRAINING),
     tiny=OneDimension(
         staging=_STAGING,

@@ -155,10 +155,11 @@ def run_rbm(config: RbmBenchmark, context: Context) -> Outcome:
     return Outcome(results, {"total": first.seconds["total"] + second.seconds["total"]})
 
 
-def _study(name: str, title: str, config: PowerCurves) -> Study:
+def _study(name: str, title: str, config: PowerCurves, takes: str) -> Study:
     return Study(
         name=name,
         title=title,
+        takes=takes,
         full=config,
         tiny=_tiny(config),
         run=run,
@@ -167,15 +168,23 @@ def _study(name: str, title: str, config: PowerCurves) -> Study:
     )
 
 
-FIFTY_DIMENSIONS = _study("ksd-50d", "Power and time in 50 dimensions", _50D)
-FIFTY_DIMENSIONS_EASY = _study("ksd-50d-easy", "Power in 50 dimensions, large difference", _EASY)
-BANDWIDTH = _study(
-    "ksd-bandwidth", "Power of the kernel test by bandwidth, 50 dimensions, n = 1500", _BANDWIDTH
+FIFTY_DIMENSIONS = _study("ksd-50d", "Power and time in 50 dimensions", _50D, "6 minutes on an H200")
+FIFTY_DIMENSIONS_EASY = _study(
+    "ksd-50d-easy", "Power in 50 dimensions, large difference", _EASY, "a minute on an H200"
 )
-SPLITS = _study("splits", "Power by share of training points, 50 dimensions, n = 500", _SPLITS)
+BANDWIDTH = _study(
+    "ksd-bandwidth",
+    "Power of the kernel test by bandwidth, 50 dimensions, n = 1500",
+    _BANDWIDTH,
+    "20 seconds on an H200",
+)
+SPLITS = _study(
+    "splits", "Power by share of training points, 50 dimensions, n = 500", _SPLITS, "40 seconds on an H200"
+)
 RBM = Study(
     name="rbm-benchmark",
     title="Perturbed restricted Boltzmann machine, 50 visible and 40 hidden units",
+    takes="a sweep of many jobs: hours on two cores",
     full=RbmBenchmark(by_sigma=_RBM, by_size=_RBM_SIZES),
     tiny=RbmBenchmark(by_sigma=_tiny(_RBM), by_size=_tiny(_RBM_SIZES)),
     run=run_rbm,

@@ -130,6 +130,7 @@ def _control(model: SamplingModel, x: Tensor, batch: int, config: Sequential, se
 STUDY = Study(
     name="streams",
     title="Alarms of monitored streams",
+    takes="8 minutes on one core",
     full=Streams(),
     tiny=Streams(
         methods=("soft-rank",),

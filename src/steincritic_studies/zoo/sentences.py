@@ -233,6 +233,7 @@ def figures(record: Record, folder: Path) -> list[Path]:
 STUDY = Study(
     name="fault-sentences",
     title="Are planted faults put into the right words?",
+    takes="13 seconds on one core",
     full=Sentences(),
     tiny=Sentences(faults=("mean", "cell", "none"), runs=4, together=4, sets=49, reference=50),
     run=run,
