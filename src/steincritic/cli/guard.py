@@ -187,6 +187,10 @@ def _line(error: BaseException) -> str | None:
     return said if isinstance(error, InputError | DivergedError | OSError) else None
 
 
+def _warning(message: Warning | str, *_: object, **__: object) -> str:
+    return f"steincritic: warning: {' '.join(shown(str(message)).split())}\n"
+
+
 @contextmanager
 def _terminable() -> Iterator[None]:
     """SIGTERM is an interrupt in here. Only the main thread can be told of signals."""
@@ -235,6 +239,8 @@ def _take_down_bars() -> None:
 def _output(manner: Manner) -> Iterator[None]:
     """Keep what others print, such as a user's model, off the standard output of --json; silence --quiet."""
     with ExitStack() as stack:
+        stack.callback(setattr, warnings, "formatwarning", warnings.formatwarning)
+        warnings.formatwarning = _warning
         if manner.json:
             token = _STDOUT.set(sys.stdout)
             stack.callback(_STDOUT.reset, token)

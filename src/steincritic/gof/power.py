@@ -174,5 +174,7 @@ def trial_seeds(seed: int, count: int) -> Sequence[int]:
 
 def _sampled(model: Model, name: str) -> SamplingModel:
     if not isinstance(model, SamplingModel):
-        raise ModelError(f"datasets are drawn from {name}, which has no sample(n, seed=0); pass one that has")
+        raise ModelError(
+            f"datasets are drawn from {name}, which has no sample(n, seed=0); pass (score, sample)"
+        )
     return model

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from steincritic.data.points import ScoredPoints
+from steincritic.errors import InputError
 from steincritic.shapes import Points
 from steincritic.stein.kernels import Kernel, squared_scales
 
@@ -62,7 +63,12 @@ def null_weights(features: Tensor) -> Tensor:
     tau = tau - tau.mean(-2, keepdim=True)
     n, size = tau.shape
     matrix = tau.mT @ tau if size <= n else tau @ tau.mT
-    weights: Tensor = torch.linalg.eigvalsh(matrix / (n - 1))
+    try:
+        weights: Tensor = torch.linalg.eigvalsh(matrix / (n - 1))
+    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+        raise InputError(
+            "the features of FSSD have no finite spectrum: look for extreme values of the data, or use ksd"
+        ) from None
     return weights.clamp(min=0)
 
 

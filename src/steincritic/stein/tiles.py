@@ -29,6 +29,7 @@ WORKSPACE = {"cpu": 2**26, "cuda": 2**31}  # bytes that the arrays of one tile m
 STATISTICS = ("v", "u")
 MEDIAN_RBF = RBF()
 _TILE_ARRAYS = 10  # (t, t) arrays alive at once, the float64 copy that a sum makes included
+_LARGEST = 1e75  # of a value whose fourth power is a float64
 _SIGN_ARRAYS = 6  # (b, t) arrays alive at once
 
 
@@ -131,6 +132,12 @@ def check_pairs(points: ScoredPoints) -> None:
         )
     check_finite(points.x, name="x")
     check_finite(points.score, name="the score at x")
+    largest = max(float(points.x.abs().amax()), float(points.score.abs().amax()))
+    if largest > _LARGEST:
+        raise InputError(
+            f"x or its score has values of size {largest:.0e}, of which kernels take fourth powers: give model "
+            "and data other units, in which they are near 1"
+        )
 
 
 def random_signs(n: int, draws: int, *, flip: float, generator: torch.Generator) -> Tensor:

@@ -72,6 +72,10 @@ class Critic:
         """By epoch: loss, stein, penalty, lam, and what was measured besides."""
         return self.fitted.history.member(0)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: all but the model, which can be anything; a flow, say, cannot be pickled."""
+        return self.__dict__ | {"model": None}
+
     def __repr__(self) -> str:
         about = "without its model" if self.model is None else f"of {self.model!r}"
         epochs = len(self.fitted.history["loss"]) if "loss" in self.fitted.history else 0

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch.distributions import Distribution
 
 from steincritic.data.arrays import as_points
@@ -110,6 +111,7 @@ def doctor(
     adapted = DistributionModel(model) if isinstance(model, Distribution) else as_model(model)
     if n is not None:
         check_count(n, name="n", least=500)
+    resolve_device(device, torch.empty(0))  # refuses one that is not there
     data = None if x is None else _data(arranged(x, adapted), dimension(adapted), device)
     if data is None and not isinstance(adapted, SamplingModel):
         raise InputError(
