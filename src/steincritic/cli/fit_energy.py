@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from steincritic.cli.guard import FITS, described, print_json
+from steincritic.cli.guard import FITS, after, described, print_json
 from steincritic.cli.options import (
     AsJson,
     Common,
@@ -143,7 +143,8 @@ class FitEnergy(Common, AsJson, OnDevice, Seeded, Data):
 
         fitted = self._learned(start, x, config, watch)
         self._write(fitted, config)  # first of all: drawing may take long, or fail
-        draw(fitted.model)
+        with after(described({}, command="fit-energy")):
+            draw(fitted.model)
         self._show(fitted, table.dropped, notes)
         return FITS
 

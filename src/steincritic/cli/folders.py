@@ -10,6 +10,12 @@ from steincritic.errors import InputError
 
 def prepare(folder: Path) -> None:
     """The folder can be written or made, so that hours of work do not end where nothing can be written."""
+    try:
+        os.lstat(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except (OSError, ValueError) as error:  # a name that is too long, say
+        raise InputError(f"cannot write {folder}: {getattr(error, 'strerror', error)}") from None
     place = next(p for p in (folder, *folder.absolute().parents) if os.path.lexists(p))
     if not place.is_dir():
         raise InputError(f"cannot write {folder}: {place} is not a folder")

@@ -305,10 +305,10 @@ def device_named(name: str) -> "torch.device":
 
 
 def check_writable(path: Path) -> None:
-    """No file stands where the path needs a folder."""
-    for parent in path.parents:
-        if parent.exists() and not parent.is_dir():
-            raise InputError(f"cannot write {path}: {parent} is not a folder")
+    """The file can be written where it is named."""
+    prepare(path.parent)
+    if path.is_dir():
+        raise InputError(f"cannot write {path}: it is a folder; name a file")
 
 
 def check_data(path: Path) -> None:

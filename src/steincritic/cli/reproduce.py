@@ -20,6 +20,7 @@ from steincritic.cli.options import (
     OptionalPath,
     OptionalText,
     Seeded,
+    check_writable,
     device_named,
     prepare,
 )
@@ -105,6 +106,8 @@ class Reproduce(Common, AsJson, OnDevice, Seeded):
         super().check()
         if self.address is not None and self.engine != "dask":
             raise InputError(f"--address is for --engine dask, got --engine {self.engine}")
+        if self.resume is not None:
+            check_writable(self.resume)
         if self.name == _LIST:
             return
         study_point(self.name)

@@ -16,6 +16,7 @@ from steincritic.cli.options import (
     OptionalCount,
     OptionalNumber,
     OptionalPath,
+    check_writable,
     model_named,
 )
 from steincritic.errors import InputError, check_count, check_level
@@ -73,6 +74,8 @@ class Watch(Common, AsJson, OnDevice, Model, Data):
             check_level(self.level)
         if self.seed is not None:
             check_count(self.seed, name="seed", least=0)
+        if self.state is not None:
+            check_writable(self.state)
 
     def __call__(self) -> int:
         from steincritic.data.stream import check_rows

@@ -3,7 +3,7 @@
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,9 @@ def _together(folder: Path) -> Iterator[Path]:
                 file.replace(folder / file.name)
     except OSError as error:
         raise InputError(f"cannot write into {folder}: {error.strerror or error}") from None
+    finally:
+        with suppress(OSError):  # one that holds something stays
+            folder.rmdir()
 
 
 def _witness_csv(result: CheckResult) -> str:

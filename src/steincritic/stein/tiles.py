@@ -135,8 +135,8 @@ def check_pairs(points: ScoredPoints) -> None:
     largest = max(float(points.x.abs().amax()), float(points.score.abs().amax()))
     if largest > _LARGEST:
         raise InputError(
-            f"x or its score has values of size {largest:.0e}, of which kernels take fourth powers: give model "
-            "and data other units, in which they are near 1"
+            f"x or its score has values of size {largest:.0e}, of which kernels take fourth powers: give "
+            "model and data other units, in which they are near 1"
         )
 
 
