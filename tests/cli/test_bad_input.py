@@ -73,6 +73,14 @@ DATA = {
     "objects": (test_of(np.array([[1.0, None]] * 9)), FLOATS),
     "text": (test_of([["a", "b"]] * 9), FLOATS),
     "nothing": (test_of(None), FLOATS),
+    "meta tensor": (test_of(X.to("meta")), "x must be a dense array of numbers, got a meta tensor"),
+    "sparse tensor": (test_of(X.to_sparse()), "x must be a dense array of numbers, got a sparse"),
+    "kernel at scale 1e150": (
+        test_of(X * 1e150, model=(lambda x: -x / 1e300, None), test="ksd"),
+        "values of size .*: give model and data other units",
+    ),
+    "power of a function": (lambda: sc.power(Q, lambda n: Q.sample(n), 20), "datasets are drawn from data"),
+    "device that is not there": (test_of(X, device="cuda:99"), "device 'cuda:99' cannot be used here"),
     "ragged rows": (test_of([[1.0, 2.0], [3.0]]), "x must be a rectangular"),
     "one point": (test_of(X[:1]), "at least 2 points"),
     "one point to split": (test_of(X[:1], test="split"), "x has 1 points"),
@@ -158,6 +166,7 @@ MODELS = {
     "mixture of one dimension": (lambda: mixture(1), "dim >= 2"),
 }
 SETTINGS = {
+    "test with a slip": (test_of(X, test="crosfit"), r"did you mean crossfit\?"),
     "unknown test": (test_of(X, test="magic"), "test must be one of"),
     "level of zero": (test_of(X, level=0.0), "level must lie"),
     "level of one": (test_of(X, level=1.0), "level must lie"),

@@ -3,6 +3,7 @@ import torch
 from torch.func import grad, vmap
 
 from steincritic.data import ScoredPoints
+from steincritic.errors import InputError
 from steincritic.rng import generator
 from steincritic.stein.fssd import (
     fssd,
@@ -84,3 +85,9 @@ def test_gaussian_locations_have_the_moments_of_the_points():
     draws = gaussian_locations(x, normals(100_000, 30, seed=3))
     torch.testing.assert_close(draws.mean(0), x.mean(0), rtol=0, atol=0.04)  # 5 standard errors of 2.3/316
     torch.testing.assert_close(draws.T.cov(), x.T.cov(), rtol=0.03, atol=0.03)
+
+
+def test_features_without_a_finite_spectrum_are_refused_in_words():
+    features = torch.full((5, 2, 2), torch.nan, dtype=torch.float64)
+    with pytest.raises(InputError, match="no finite spectrum"):
+        null_weights(features)

@@ -258,3 +258,13 @@ def test_a_critic_of_a_model_without_a_score_there_is_saved_all_the_same(tmp_pat
 
     replace(critic, model=as_model((fails, None))).save(path := tmp_path / "critic")
     assert load_critic(path, critic.model).model is critic.model
+
+
+def test_a_pickled_critic_leaves_its_model_behind():
+    """A flow, for one, cannot be pickled."""
+    model = (lambda x: -x, None)
+    x = torch.randn(30, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    critic = fit_critic(model, x, training=Training(epochs=2), callbacks=())
+    again = pickle.loads(pickle.dumps(critic))
+    points = ScoredPoints(x, -x)
+    assert again.model is None and torch.equal(again.witness(points), critic.witness(points))

@@ -58,7 +58,8 @@ def _placed(option: "Option", value: str, folder: Path) -> str:
     """Files are named as seen from the settings file: a path, or the file in the name of a model."""
     if option.kind is Path and value != "-":
         return str(folder / value)
-    kind, colon, file = value.rpartition("rbm:")
-    if option.name == "model" and (file.endswith(".safetensors") or ".py:" in file):
-        return f"{kind}{colon}{folder / file}"
+    kind = "rbm:" if value.startswith("rbm:") else ""
+    file = value.removeprefix(kind)
+    if option.name == "model" and (kind or file.endswith(".safetensors") or ".py:" in file):
+        return f"{kind}{folder / file}"
     return value

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 from steincritic.data.points import PointsLike, ScoredPoints, arranged, model_and_points, reading_notes
 from steincritic.devices import DeviceLike
-from steincritic.errors import DoubtfulWarning, InputError, check_level
+from steincritic.errors import DoubtfulWarning, InputError, check_level, did_you_mean
 from steincritic.gof import multiplier
 from steincritic.gof.aggregated import KsdAgg
 from steincritic.gof.assumptions import find_caveats, slowness
@@ -115,7 +115,8 @@ def choose_test(test: GofTest | str | None, model: Model | None, n: int) -> tupl
         return _automatic(model, n)
     if isinstance(test, str):
         if test not in TESTS:
-            raise InputError(f"test must be one of {', '.join(TESTS)} or a value of one; got {test!r}")
+            known = f"{', '.join(TESTS)} or a value of one"
+            raise InputError(f"test must be one of {known}; got {test!r}{did_you_mean(test, TESTS)}")
         return TESTS[test], None
     if isinstance(test, type):
         raise InputError(f"test must be a value such as {test.__name__}(), got the class itself")
