@@ -8,19 +8,20 @@ from pathlib import Path
 from steincritic.errors import InputError
 
 
-def prepare(folder: Path) -> None:
+def prepare(folder: Path, file: Path | None = None) -> None:
     """The folder can be written or made, so that hours of work do not end where nothing can be written."""
+    named = file or folder
     try:
         os.lstat(folder)
     except (FileNotFoundError, NotADirectoryError):
         pass
     except (OSError, ValueError) as error:  # a name that is too long, say
-        raise InputError(f"cannot write {folder}: {getattr(error, 'strerror', error)}") from None
+        raise InputError(f"cannot write {named}: {getattr(error, 'strerror', error)}") from None
     place = next(p for p in (folder, *folder.absolute().parents) if os.path.lexists(p))
     if not place.is_dir():
-        raise InputError(f"cannot write {folder}: {place} is not a folder")
+        raise InputError(f"cannot write {named}: {place} is not a folder")
     if not os.access(place, os.W_OK | os.X_OK):
-        raise InputError(f"cannot write {folder}: {place} is read-only; choose another --out")
+        raise InputError(f"cannot write {named}: {place} is read-only; choose another --out")
 
 
 @contextmanager

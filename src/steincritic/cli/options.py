@@ -306,7 +306,7 @@ def device_named(name: str) -> "torch.device":
 
 def check_writable(path: Path) -> None:
     """The file can be written where it is named."""
-    prepare(path.parent)
+    prepare(path.parent, path)
     if path.is_dir():
         raise InputError(f"cannot write {path}: it is a folder; name a file")
 
