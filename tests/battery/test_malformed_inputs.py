@@ -164,7 +164,7 @@ CASES = {  # command line, in a folder with these files: what the one line must 
     f"{WITNESS}": "data.csv",
     f"witness data.csv {GM} --critic nowhere": "no such file",
     f"{WITNESS} --chunk 0": "chunk must be a whole number",
-    f"{WITNESS} --out data.csv": "is the data",
+    f"{WITNESS} --out data.csv": "name another file",
     f"watch data.csv {GM} --batch 0": "batch must be a whole number",
     f"watch data.csv {GM} --idle 5": "idle is a time to wait",
     f"watch flat.npy {GM}": "cannot grow line by line",
