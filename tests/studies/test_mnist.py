@@ -105,6 +105,6 @@ def test_the_full_settings_are_those_of_the_paper():
 def test_without_mnist_the_command_says_how_to_get_it(run, tmp_path, monkeypatch):
     monkeypatch.setenv("STEINCRITIC_DATA", str(tmp_path / "none"))
     code, _, error = run(f"reproduce mnist --device cpu --out {tmp_path / 'out'}")
-    assert code == 2 and len(error.splitlines()) == 1
+    assert code == 2 and len(error.splitlines()) == 2  # how long it takes, and why not
     assert str(tmp_path / "none") in error and "fetch_mnist" in error
-    assert not list((tmp_path / "out").iterdir())
+    assert not (tmp_path / "out").exists()

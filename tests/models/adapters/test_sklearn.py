@@ -86,6 +86,7 @@ def named(request):
     return fitted
 
 
+@pytest.mark.filterwarnings("ignore::steincritic.DoubtfulWarning")  # of its own rows
 def test_columns_are_put_in_the_order_of_the_fit(named):
     x = DATA[:60]
     right, swapped = Frame(x, ["weight", "height"]), Frame(x[:, ::-1], ["height", "weight"])
@@ -101,6 +102,7 @@ def test_findings_about_columns_in_another_order_have_the_right_names(named):
     assert result.names == ("weight", "height") and result.coordinates[0].name == "weight"
 
 
+@pytest.mark.filterwarnings("ignore::steincritic.DoubtfulWarning")
 def test_a_file_is_put_in_order_too(named, tmp_path):
     path = tmp_path / "x.csv"
     np.savetxt(path, DATA[:60, ::-1], delimiter=",", fmt="%.17g", header="height,weight", comments="")
