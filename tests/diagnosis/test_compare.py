@@ -11,9 +11,10 @@ from steincritic.critics import MLP
 from steincritic.data import Frame, ScoredPoints, problem
 from steincritic.diagnosis.compare import compare, largest_t, score_divergence, terms_of
 from steincritic.diagnosis.comparison import Comparison, errors_of
-from steincritic.errors import InputError, ModelError
+from steincritic.errors import DoubtfulWarning, InputError, ModelError
 from steincritic.gof.crossfit import CrossFit
 from steincritic.models import GaussianMixture
+from steincritic.rng import generator
 from steincritic.stein.divergence import exact
 from steincritic.training import Training, fit_bank, fixed
 
@@ -170,6 +171,7 @@ def ranks(models, data, *, runs, n=100, pick="values"):
 MIRRORED = [shifted(0.5, 0.0), shifted(-0.5, 0.0)]
 
 
+@pytest.mark.filterwarnings("ignore::steincritic.DoubtfulWarning")  # one in a hundred datasets, by chance
 def test_equally_wrong_models_are_rarely_told_apart():
     assert ranks(MIRRORED, P, runs=40) <= 11  # 2 expected; more than 11 twice in a million
 
@@ -316,3 +318,11 @@ def test_bad_models_are_named(name):
     assert "\n" not in str(caught.value)
     if name == "raises":
         assert isinstance(caught.value, ModelError)
+
+
+def test_what_the_comparison_takes_for_granted_is_looked_at():
+    steps = torch.randn(200, 2, generator=generator(1), dtype=torch.float64).cumsum(0) / 14
+    with pytest.warns(DoubtfulWarning, match="Rows depend on each other"):
+        result = quick([P, P], steps)
+    assert any(line.startswith("Caution: Rows depend") for line in result.summary().splitlines())
+    assert result.to_dict()["caveats"] == list(result.caveats)

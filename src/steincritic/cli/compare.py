@@ -1,7 +1,7 @@
 """compare: rank several models on the same data."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import tyro
 
@@ -15,6 +15,7 @@ from steincritic.cli.options import (
     OptionalText,
     Options,
     TestOptions,
+    doubts_in_the_result,
     model_named,
     prepare,
 )
@@ -66,16 +67,10 @@ class Compare(Common, AsJson, TestOptions, _Candidates, Data):
 
         models = [model_named(spec) for spec in self.model]
         table, notes = self.read(self.data, *models)
-        result = compare(
-            models,
-            table,
-            names=self.name or self.model,
-            level=self.level,
-            seed=self.seed,
-            test=self.for_each(),
-            device=self.device,
-            units=self.units,
-        )
+        options: dict[str, Any] = {"level": self.level, "seed": self.seed, "units": self.units}
+        with doubts_in_the_result():
+            test, names = self.for_each(), self.name or self.model
+            result = compare(models, table, names=names, test=test, device=self.device, **options)
         about = {
             "models": list(self.model),
             "data": str(self.data),
@@ -98,4 +93,4 @@ def _print(result: "Comparison", notes: tuple[str, ...], *, title: str) -> None:
     from steincritic.diagnosis.comparison import COLUMNS
 
     print_table(COLUMNS, result.rows(), title=title)
-    print_lines(result.ranking_sentence(), result.verdict_sentence(), *notes)
+    print_lines(result.ranking_sentence(), result.verdict_sentence(), *result.caution_lines, *notes)

@@ -6,7 +6,9 @@ of every class refuses what can be seen to be wrong without torch, which only th
 
 import csv
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -16,7 +18,14 @@ import tyro
 
 from steincritic.cli.folders import prepare
 from steincritic.cli.guard import FITS
-from steincritic.errors import InputError, check_choice, check_count, check_level, did_you_mean
+from steincritic.errors import (
+    DoubtfulWarning,
+    InputError,
+    check_choice,
+    check_count,
+    check_level,
+    did_you_mean,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -211,18 +220,15 @@ class TestOptions(OnDevice, Seeded):
         notes: tuple[str, ...] = (),
     ) -> "GofResult":
         """Test the model on the points, with these settings; the notes go with the result."""
-        import warnings
         from dataclasses import replace
 
-        from steincritic.errors import DoubtfulWarning
         from steincritic.gof.choose import choose_test, gof_test
 
         chosen, reason = choose_test(self.test, model, len(points))
         test = self._set(chosen)
         if (self.draws, self.precision) != (None, None):
             self._say_how_long(test, model, points)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DoubtfulWarning)  # they are in the result
+        with doubts_in_the_result():
             result = gof_test(
                 model,
                 points,
@@ -275,6 +281,14 @@ class TestOptions(OnDevice, Seeded):
         if self.precision is not None:
             raise InputError(f"--precision is for the combined test; for {test.name} pass --draws")
         return test if self.draws is None else replace(test, draws=self.draws)  # type: ignore[type-var]
+
+
+@contextmanager
+def doubts_in_the_result() -> Iterator[None]:
+    """What is printed with a result is not warned of as well."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DoubtfulWarning)
+        yield
 
 
 def model_named(spec: str) -> "base.Model":

@@ -30,6 +30,7 @@ from steincritic.devices import DeviceLike, resolve_device
 from steincritic.diagnosis.comparison import Comparison, errors_of
 from steincritic.diagnosis.fisher import UNITS, FisherTerms, Units
 from steincritic.errors import DoubtfulWarning, InputError, check_choice, check_level
+from steincritic.gof.assumptions import FITTED, find_caveats
 from steincritic.gof.choose import TestName, choose_test
 from steincritic.gof.result import GofResult
 from steincritic.gof.test import GofTest
@@ -94,7 +95,8 @@ def compare(
     check_choice(units, name="units", choices=UNITS)
     labels = _checked_names(models, names)
     scorers = _adapted(models, labels)
-    at = _checked_points(arranged(x, *scorers))
+    used = arranged(x, *scorers)
+    at = _checked_points(used)
     at = at.to(resolve_device(device, at))
     points = _scored_by(scorers, labels, at)  # scores of all, (k, n, d)
     half = len(at) // 2
@@ -123,7 +125,23 @@ def compare(
         level=level,
         seed=seed,
         units=units,
+        caveats=_caveats(scorers, labels, points, getattr(used, "columns", None)),
     )
+
+
+def _caveats(
+    models: Sequence[Model], names: Sequence[str], points: ScoredPoints, columns: Sequence[object] | None
+) -> tuple[str, ...]:
+    """What does not look as it should in the data, and which models look fitted to them."""
+    labels = None if columns is None else [str(column) for column in columns]
+    found: dict[str, None] = {}
+    for model, name, own in zip(models, names, points.each(), strict=True):
+        for caveat in find_caveats(model, own, labels):
+            of_model = f"{name}: " if caveat.kind == FITTED else ""
+            found[f"{of_model}{caveat}"] = None
+    for caveat_text in found:
+        warnings.warn(caveat_text, DoubtfulWarning, stacklevel=3)
+    return tuple(found)
 
 
 def _checked_names(models: Sequence[ModelLike], names: Sequence[str] | None) -> tuple[str, ...]:

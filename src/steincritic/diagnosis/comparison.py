@@ -34,6 +34,7 @@ class Comparison:
     level: float
     seed: int
     units: str
+    caveats: tuple[str, ...] = ()  # what all of this takes for granted and the data do not show
 
     @property
     def estimates(self) -> PerMember:
@@ -110,7 +111,11 @@ class Comparison:
             lines.append(self.verdict_sentence())
         confidence = f"{100 * (1 - self.level):g} % confidence for all pairs, and for all bounds, together"
         unit = "" if self.units == "standard" else "; in the raw units of the data"
-        return "\n".join([*lines, f"{self.n} points; {confidence}{unit}."])
+        return "\n".join([*lines, *self.caution_lines, f"{self.n} points; {confidence}{unit}."])
+
+    @property
+    def caution_lines(self) -> list[str]:
+        return [f"Caution: {caveat}" for caveat in self.caveats]
 
     def ranking_sentence(self) -> str:
         if len(self.ranking) == 1:
@@ -190,6 +195,7 @@ class Comparison:
             "level": self.level,
             "seed": self.seed,
             "units": self.units,
+            "caveats": list(self.caveats),
             "summary": self.summary(),
         }
 

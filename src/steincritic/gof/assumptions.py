@@ -19,6 +19,7 @@ from steincritic.models.base import Model, fitted_points
 from steincritic.models.mixing import autocorrelation_time
 from steincritic.models.mixture import GaussianMixture
 
+FITTED = "fitted to these rows"  # of the model, not of the data alone
 _RARE = 0.01  # of any false word about dependence
 _LAGS = 3
 _FEWEST = 20  # rows that are looked at
@@ -194,12 +195,12 @@ def _fitted(sight: _Sight) -> Iterator[Caveat]:
     kept = fitted_points(sight.model)
     if kept is not None and (share := _share_among(sight.x, kept)) > 0.5:
         yield Caveat(
-            "fitted to these rows",
+            FITTED,
             f"{share:.0%} of the rows are among those that the model was fitted to. {way_out}",
         )
     elif (chance := _too_well(sight.model, sight.points)) < _TOO_WELL:
         yield Caveat(
-            "fitted to these rows",
+            FITTED,
             "The model fits these rows better than its own draws would (so near has probability "
             f"{chance:.1g}): it looks fitted to them. {way_out}",
         )
