@@ -168,7 +168,7 @@ def test_with_json_the_result_goes_with_the_error(run, name, monkeypatch):
     monkeypatch.setattr("steincritic.files.write_json", full)
     code, out, err = run(f"{LINES[name]} --json")
     told = json.loads(out)
-    assert code == 2 and one_line(err) and "no space" in told["error"] and told["command"] == name
+    assert code == 2 and one_line(err) and "no space" in told["error"]["message"] and told["command"] == name
     assert not Path("out").exists() or files("out") == []
 
 
