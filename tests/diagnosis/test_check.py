@@ -193,3 +193,15 @@ def test_cautions_stand_under_the_verdict_and_name_columns():
     with pytest.warns(sc.DoubtfulWarning, match="rooms"):
         lines = sc.check(Q, x, test="ksd", names=["a", "b", "rooms", "c"]).summary().splitlines()
     assert lines[0].startswith("The data do not look") and any("Caution: Whole" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("sample", "said"),
+    [
+        (lambda n, seed: Q.sample(n, seed=1), "does not use its seed"),
+        (lambda n, seed: Q.sample(-(-n // 4), seed=seed).repeat_interleave(4, 0)[:n], "draws"),
+    ],
+)
+def test_a_glance_finds_a_broken_sampler(sample, said):
+    result = sc.check(sc.models.PairModel(Q.score, sample), X, test="ksd")
+    assert any(said in problem.detail for problem in result.checkup.problems)

@@ -183,3 +183,29 @@ def test_few_points_without_a_sampler_cannot_reject_and_say_so_first():
         result = sc.gof_test((PLANE.score, None), PLANE.sample(4, seed=1) + 100)
     assert not result.rejected
     assert result.summary().startswith("Read this first: 4 points cannot give a p-value below 0.12")
+
+
+def test_rows_outside_the_support_are_told_first():
+    log_density = lambda x: 2 * x.log().sum(-1) - x.sum(-1)  # noqa: E731
+    x = torch.randn(200, 1, generator=generator(8), dtype=torch.float64)
+    found = find_caveats(sc.as_model(log_density), scored(log_density, x))
+    assert found[0].kind == "outside the support" and found[0].grave
+
+
+def test_a_score_with_its_sign_turned_is_told():
+    x = PLANE.sample(200, seed=9)
+    assert "scores that point outward" in kinds((lambda y: y, None), x, by_scores=True)
+    halves = sc.models.GaussianMixture([[-3.0], [3.0]], 1.0)
+    assert "scores that point outward" not in kinds(halves, halves.sample(300, seed=1), by_scores=True)
+
+
+def test_row_numbers_are_told_and_are_no_dependence():
+    x = PLANE.sample(200, seed=10)
+    x[:, 1] = torch.arange(200) + 7
+    assert kinds(PLANE, torch.cat([x[100:], x[:100]])) == ["row numbers"]
+
+
+def test_slow_rows_that_are_worth_few_say_so_first():
+    with pytest.warns(DoubtfulWarning, match="can hardly reject"):
+        result = sc.gof_test(PLANE, chain(200, 2, 0.97, 3), QUICK, dependent=True)
+    assert result.summary().startswith("Read this first: Rows change so slowly")

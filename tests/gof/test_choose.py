@@ -21,7 +21,7 @@ NO_SAMPLER = (Q.score, None)
 @pytest.mark.parametrize(
     ("model", "n", "name", "reason"),
     [
-        (Q, 60, "combined", "the model can be sampled, so every lens looks and the level is exact"),
+        (Q, 60, "combined", "the model can be sampled, so every lens looks"),
         (Q, PLENTIFUL, "combined", "every lens looks"),
         (Q, 19, "combined", "19 points are too few to train critics on, so quick lenses alone"),
         (Q, 20, "combined", "every lens looks"),

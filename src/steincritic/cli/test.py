@@ -1,6 +1,6 @@
 """test: the p-value alone."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from steincritic.cli.guard import FITS, REJECTED, after, described, print_json
 from steincritic.cli.options import (
@@ -33,16 +33,21 @@ class Test(Common, AsJson, TestOptions, Model, Data):
     def __call__(self) -> int:
         from steincritic.cli.printing import print_verdict
         from steincritic.data.points import scored
+        from steincritic.diagnosis.doctor.doctor import glance
         from steincritic.files import write_json
 
         model = model_named(self.model)
         table, notes = self.read(self.data, model)
-        result = self.run(model, scored(model, table), table.columns, notes)
+        points = scored(model, table)
+        result = self.run(model, points, table.columns, notes)
+        problems = glance(model, points.x, seed=self.seed).problems
         about = {"model": self.model, "data": str(self.data), "dropped": table.dropped}
-        content = described(result.to_dict(), command="test", **about)
+        found = result.to_dict() | {"model_problems": [asdict(problem) for problem in problems]}
+        content = described(found, command="test", **about)
         if not self.json:
             title = f"{self.data.name} against {self.model}"
-            print_verdict([result.summary()], title=title, rejected=result.rejected)
+            lines = [result.summary(), *(f"About the model: {problem.detail}" for problem in problems)]
+            print_verdict(lines, title=title, rejected=result.rejected)
         if self.out is not None:
             with after(content):
                 write_json(self.out / "result.json", content)

@@ -1,5 +1,6 @@
 """check: whether a model fails, how far, and where."""
 
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from html import escape
@@ -19,7 +20,8 @@ from steincritic.diagnosis.fisher import UNITS, FisherBound, Units, fisher_bound
 from steincritic.diagnosis.halves import Halves, split_in_halves
 from steincritic.diagnosis.points import MissingFindings, PointFindings, find_missing, find_points
 from steincritic.diagnosis.regions import Region, find_regions
-from steincritic.errors import InputError, check_choice, check_level
+from steincritic.errors import DoubtfulWarning, InputError, check_choice, check_level
+from steincritic.gof.assumptions import OUTWARD
 from steincritic.gof.choose import TestName, gof_test
 from steincritic.gof.combined import Combined
 from steincritic.gof.null import smallest_draws
@@ -279,7 +281,11 @@ def check(
     labels = column_names(columns, points.dim)
     if not isinstance(test, GofResult):
         place = points.x.device
-        test = gof_test(adapted, points, test, level, seed, place, dependent=dependent, names=labels)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DoubtfulWarning)  # told here, where the caller stands
+            test = gof_test(adapted, points, test, level, seed, place, dependent=dependent, names=labels)
+        for doubt in (*test.doubts, *map(str, test.caveats)):
+            warnings.warn(doubt, DoubtfulWarning, stacklevel=2)
         test = replace(test, notes=(*test.notes, *reading_notes(given, used)))
     halves = split_in_halves(adapted, points, seed=derive(seed, "diagnosis"))
     return CheckResult(
@@ -304,6 +310,8 @@ def _seen(
     model: Model | None, points: ScoredPoints, names: Sequence[str], test: GofResult, level: float
 ) -> tuple[Finding, ...]:
     """By the lenses of the test; where it has none, quick ones look for this alone."""
+    if any(caveat.kind == OUTWARD for caveat in test.caveats):
+        return ()  # of a density that does not exist
     if test.examined is not None:
         return find(test.examined, points, names, level=level) or fallback(test.readings)
     if not isinstance(model, SamplingModel):

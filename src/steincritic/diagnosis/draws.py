@@ -148,7 +148,7 @@ def judge_chains(x: Tensor, names: Sequence[str], *, thin: int | None = None) ->
         check_count(thin, name="thin")
     half = steps // 2
     if half < 4:
-        raise InputError(f"a chain must have at least 8 draws, got {steps}")
+        raise InputError(f"a chain must have at least 8 draws, got {steps}; draws are (chains, n, d)")
     halves = torch.cat([x[:, :half], x[:, -half:]]).to(torch.float64)
     if bool((halves.flatten(0, 1).std(0) == 0).any()):
         raise InputError("a coordinate of the draws has one value throughout: it was never moved")

@@ -12,13 +12,14 @@ from statistics import NormalDist
 import torch
 from torch import Tensor
 
-from steincritic.data.points import ScoredPoints
-from steincritic.errors import listed
+from steincritic.data.points import ScoredPoints, answer
+from steincritic.errors import ModelError, listed
 from steincritic.gof.result import Caveat
-from steincritic.models.base import Model, fitted_points
+from steincritic.models.base import DensityModel, Model, fitted_points
 from steincritic.models.mixing import autocorrelation_time
 from steincritic.models.mixture import GaussianMixture
 
+OUTWARD = "scores that point outward"
 FITTED = "fitted to these rows"  # of the model, not of the data alone
 _RARE = 0.01  # of any false word about dependence
 _LAGS = 3
@@ -34,6 +35,8 @@ _NEAR = 0.05  # share of rows nearest to an edge; four times as many further in
 _MANY = 100  # rows from which on these are at least 10, else 5
 _HARD = (0.35, 0.3)  # their distance as a share of those further in, 1/4 where a density ends; of few rows
 _INWARD = 0.5  # least mean score there, in standard deviations, of a density that vanishes at its edge
+_OUTWARD, _SURE = 0.5, 5.0  # mean of x_j s_j, which is -1 under the model; in standard errors
+_LOOKED_AT = 2_000  # rows whose log-density is asked for
 _NAMED = 6
 _MOST = 20_000  # rows
 
@@ -43,6 +46,7 @@ class _Sight:
     model: Model | None
     points: ScoredPoints
     names: Sequence[str]
+    given: Tensor  # the rows as they came
     by_scores: bool  # the null distribution comes from scores alone, not from draws
 
     @property
@@ -65,7 +69,7 @@ def find_caveats(
         return ()
     labels = names or [f"x{j + 1}" for j in range(points.dim)]
     some = ScoredPoints(points.x[:_MOST].double().cpu(), points.score[:_MOST].double().cpu())
-    sight = _Sight(model, some, labels, by_scores)
+    sight = _Sight(model, some, labels, points.x, by_scores)
     return tuple(found for look in _LOOKS for found in look(sight))
 
 
@@ -92,6 +96,58 @@ def _constant(sight: _Sight) -> Iterator[Caveat]:
                 "or a multiple of others). No density in all columns fits such data; leave one of them out.",
                 grave=True,
             )
+
+
+def _outside(sight: _Sight) -> Iterator[Caveat]:
+    """Rows where the log-density is no number, although the score is one."""
+    model = sight.model
+    if not isinstance(model, DensityModel):
+        return
+    try:
+        value = answer(lambda: model.log_prob(sight.given[:_LOOKED_AT]), "model.log_prob")
+    except ModelError:
+        return
+    bad = int((~value.isfinite()).sum())
+    if bad:
+        yield Caveat(
+            "outside the support",
+            f"The log-density is not finite at {bad} of {len(value)} rows: they lie outside the model's "
+            "support. Are data and model in one space (log tau where tau is meant, say)?",
+            grave=True,
+        )
+
+
+def _outward(sight: _Sight) -> Iterator[Caveat]:
+    """Scores of a density that falls off point to its middle."""
+    pull = ((sight.x - sight.x.mean(0)) * sight.points.score).sum(1)
+    error = float(pull.std()) / math.sqrt(len(pull))
+    if float(pull.mean()) > max(_OUTWARD * sight.x.shape[1], _SURE * error):
+        yield Caveat(
+            OUTWARD,
+            "The score points away from the middle of the data. Is its sign turned (the gradient of an "
+            "energy where that of the log-density is wanted)?",
+            grave=True,
+        )
+
+
+def _row_numbers(x: Tensor) -> list[int]:
+    """Columns that hold hardly more than each whole number of a range once."""
+    found = []
+    for j, column in enumerate(x.T):
+        distinct, width = len(column.unique()), float(column.max() - column.min()) + 1
+        whole = bool((column == column.round()).all())
+        if whole and distinct >= _WHOLE * len(column) and width <= len(column) / _WHOLE:
+            found.append(j)
+    return found
+
+
+def _numbered(sight: _Sight) -> Iterator[Caveat]:
+    if columns := _row_numbers(sight.x):
+        yield Caveat(
+            "row numbers",
+            f"Each whole number of a range about once in {sight.named(columns)}: that looks like a row "
+            "number, no measurement. Leave it out (--exclude), or name the rows by it (--id-column).",
+        )
 
 
 def discrete_columns(x: Tensor) -> tuple[list[int], list[int]]:
@@ -140,16 +196,20 @@ def _repeated(sight: _Sight) -> Iterator[Caveat]:
 def _dependent(sight: _Sight) -> Iterator[Caveat]:
     if any(_is_sorted(column) for column in sight.x.T):
         return  # the order says nothing about how rows came
-    found = dependence_of_rows(sight.x)
+    numbers = _row_numbers(sight.x)
+    kept = [j for j in range(sight.x.shape[1]) if j not in numbers]
+    found = dependence_of_rows(sight.x[:, kept]) if kept else None
     if found is None:
         return
     column, correlation, lag, distance = found
-    what = f"the distance of {sight.names[column]} from its middle" if distance else sight.names[column]
+    name = sight.names[kept[column]]
+    what = f"the distance of {name} from its middle" if distance else name
+    how = "is too small here" if correlation > 0 else "may not hold here"
     other = "in the next row" if lag == 1 else f"{lag} rows further on"
     yield Caveat(
         "dependent rows",
         f"Rows depend on each other: {what} has correlation {correlation:.2f} with its value {other}. The "
-        "p-value is for independent rows and is too small here, unless the rows were only sorted or grouped "
+        f"p-value is for independent rows and {how}, unless the rows were only sorted or grouped "
         "afterward. Rows in time order: test with dependent=True (--dependent), or keep one row in "
         f"{max(2, math.ceil(slowness(sight.x)))}.",
     )
@@ -270,6 +330,9 @@ def _hard_edge(x: Tensor, score: Tensor) -> float | None:
 
 _LOOKS: tuple[Callable[[_Sight], Iterator[Caveat]], ...] = (
     _constant,
+    _outside,
+    _outward,
+    _numbered,
     _repeated,
     _dependent,
     _fitted,

@@ -27,6 +27,7 @@ TESTS: dict[str, GofTest] = {
     test.name: test for test in (Combined(), CrossFit(), Split(), Ksd(), KsdAgg(), Fssd())
 }  # a name stands for the default value
 _BY_DRAWS = ("fresh", "pooled", "permutation")  # thresholds
+_LEAST_WORTH = 20  # independent rows
 _SLOWER = 8  # rows per change of sign, in rows that are worth one; found on autoregressions with seed 5
 FEWEST = 4 * CrossFit().folds  # points below which critics have nothing to learn from
 
@@ -90,6 +91,13 @@ def caveats_of(
     found = find_caveats(model, points, labels, by_scores=result.threshold not in _BY_DRAWS)
     if dependent:
         found = tuple(caveat for caveat in found if caveat.kind != "dependent rows")
+        worth = result.n / slowness(points.x.double().cpu())
+        if worth < _LEAST_WORTH:
+            few = (
+                f"Rows change so slowly that {result.n} of them are worth about {worth:.0f} independent "
+                "ones: this test can hardly reject anything. Collect rows over a longer time."
+            )
+            found = (Caveat("too few points", few, grave=True), *found)
     least = 2.0 ** (1 - result.n)  # of a bootstrap by signs: all of them alike
     if result.threshold in ("wild", "multiplier") and least > result.level:
         few = (
@@ -135,4 +143,4 @@ def _automatic(model: Model | None, n: int) -> tuple[GofTest, str]:
         return Ksd(threshold="fresh"), f"{n} points are too few for lenses, so one kernel and an exact level"
     if n < FEWEST:
         return Combined(critics=None), f"{n} points are too few to train critics on, so quick lenses alone"
-    return Combined(), "the model can be sampled, so every lens looks and the level is exact"
+    return Combined(), "the model can be sampled, so every lens looks"

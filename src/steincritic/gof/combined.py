@@ -405,6 +405,12 @@ class _Run:
             )
         elif self.config.critics is not None:
             notes.append("The quick lenses decided, so no critic was trained.")
+        ranked, planned = self.second.get(t, first), self.plan.draws if t in self.second else self.plan.sets
+        if len(ranked.null) < planned:
+            notes.append(
+                f"It stopped after {len(ranked.null)} of {planned} null sets, as the data could hardly be "
+                "rejected any more."
+            )
         if reused := self.quick.runs.reused:
             notes.append(f"{reused} null sets came from the cache.")
         return tuple(notes)

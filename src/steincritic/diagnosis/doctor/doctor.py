@@ -19,7 +19,7 @@ from steincritic.devices import DeviceLike, resolve_device
 from steincritic.diagnosis.doctor import answers, own_draws
 from steincritic.diagnosis.doctor.gradient import check_gradient
 from steincritic.diagnosis.doctor.patient import Patient, Status, Verdict
-from steincritic.diagnosis.doctor.sampling import draw, generators_restored, sampled
+from steincritic.diagnosis.doctor.sampling import draw, generators_restored
 from steincritic.errors import InputError, ModelError, check_count
 from steincritic.files import write_json
 from steincritic.models.base import Model, ModelLike, SamplingModel, as_model, dimension
@@ -120,7 +120,7 @@ def doctor(
         )
     with generators_restored():
         draws, sampling = draw(adapted, n, seed, data)
-        checks = [Finding(name="seeded sampling", status=sampling[0], detail=sampling[1])]
+        checks = [Finding(name=_SEEDED, status=sampling[0], detail=sampling[1])]
         if draws is not None or data is not None:
             checks += _examined(Patient(model=adapted, draws=draws, data=data, seed=seed))
     return Checkup(checks=tuple(checks), n=0 if draws is None else len(draws), seed=seed)
@@ -131,9 +131,10 @@ def glance(model: Model | None, x: Points, *, seed: int) -> Checkup:
     if model is None:
         return Checkup(checks=(), n=0, seed=seed)
     with generators_restored():
-        draws = sampled(model, _GLANCE, seed, x.shape[1]) if isinstance(model, SamplingModel) else None
+        draws, sampling = draw(model, _GLANCE, seed, x)
+        seeded = Finding(name=_SEEDED, status=sampling[0], detail=sampling[1])
         patient = Patient(model=model, draws=draws, data=x[:_GLANCE], seed=seed)
-        return Checkup(checks=tuple(_examined(patient, _AT_A_GLANCE)), n=_GLANCE, seed=seed)
+        return Checkup(checks=(seeded, *_examined(patient, _AT_A_GLANCE)), n=_GLANCE, seed=seed)
 
 
 def _data(x: PointsLike, dim: int | None, device: DeviceLike) -> Points:
@@ -168,5 +169,6 @@ _CHECKS: dict[str, Callable[[Patient], Verdict]] = {
     "edges of the support": own_draws.check_edges,
     "one space": own_draws.check_space,
 }
-_AT_A_GLANCE = ("rows by themselves", "score and log-density", "Stein's identity")
+_SEEDED = "seeded sampling"
+_AT_A_GLANCE = ("rows by themselves", "score and log-density", "independent draws", "Stein's identity")
 _GLANCE = 1_000  # draws and data

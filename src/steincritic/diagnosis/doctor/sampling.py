@@ -30,13 +30,13 @@ def draw(model: Model, n: int | None, seed: int, data: Points | None) -> tuple[P
         dim = dimension(model) if data is None else data.shape[1]
         if n is None:
             n = _affordable(model, seed, dim)
-        draws = sampled(model, n, derive(seed, "draws"), dim)
+        draws = _sampled(model, n, derive(seed, "draws"), dim)
         return draws, _seeded(model, draws.shape[1], seed)
     except ModelError as error:
         return None, ("failed", f"{error}.")
 
 
-def sampled(model: SamplingModel, n: int, seed: int, dim: int | None) -> Points:
+def _sampled(model: SamplingModel, n: int, seed: int, dim: int | None) -> Points:
     draws = checked_draws(model, n, seed, dim=dim)
     if not bool(draws.isfinite().all()):
         rows = int((~draws.isfinite().all(-1)).sum())
@@ -47,7 +47,7 @@ def sampled(model: SamplingModel, n: int, seed: int, dim: int | None) -> Points:
 def _affordable(model: SamplingModel, seed: int, dim: int | None) -> int:
     """How many draws to look at: as many as are useful, 1, 2 or 5 times a power of ten if that is slow."""
     start = time.perf_counter()
-    pilot = sampled(model, _PILOT, derive(seed, "draws"), dim)
+    pilot = _sampled(model, _PILOT, derive(seed, "draws"), dim)
     with suppress(ModelError):  # the checks report it
         answer(lambda: model.score(pilot), "model.score")
     useful = min(MOST_DRAWS, max(LEAST_DRAWS, _NUMBERS // pilot.shape[1]))
@@ -61,13 +61,13 @@ def _affordable(model: SamplingModel, seed: int, dim: int | None) -> int:
 def _seeded(model: SamplingModel, dim: int, seed: int) -> Verdict:
     """The seed alone decides: two calls with the global generators moved on in between, one other seed."""
     first_seed, other_seed = derive(seed, "first"), derive(seed, "other")
-    first = sampled(model, FEW, first_seed, dim)
+    first = _sampled(model, FEW, first_seed, dim)
     _ = torch.rand(3), np.random.random(3), random.random()
     before = _global_state()
-    second = sampled(model, FEW, first_seed, dim)
+    second = _sampled(model, FEW, first_seed, dim)
     touched = _global_state() != before
-    other = sampled(model, FEW, other_seed, dim)
-    sampled(model, 1, other_seed, dim)
+    other = _sampled(model, FEW, other_seed, dim)
+    _sampled(model, 1, other_seed, dim)
     if not torch.equal(first, second):
         return "failed", (
             "The same seed gave other draws once the global generators had moved on: let the seed alone "
