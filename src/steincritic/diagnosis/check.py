@@ -127,7 +127,8 @@ class CheckResult:
         """Lines to read in their order, with these findings among them."""
         before, after = self.test.caveat_lines
         told = [*after, *self.model_problems, *findings, self.how_wrong]
-        return [*before, self.test.verdict, *filter(None, told), *self.test.how]
+        how = self.test.how_done(doubtful=bool(self.test.caveats or self.model_problems))
+        return [*before, self.test.verdict, *filter(None, told), *how]
 
     @property
     def model_problems(self) -> list[str]:

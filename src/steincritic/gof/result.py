@@ -124,8 +124,12 @@ class GofResult:
     @property
     def how(self) -> list[str]:
         """How the test was done, in sentences."""
+        return self.how_done(doubtful=bool(self.caveats))
+
+    def how_done(self, *, doubtful: bool) -> list[str]:
+        """The same; `doubtful` if something was said that an exact level rests on."""
         strength = "exact for any sample size" if self.exact else "approximate"
-        if self.exact and self.caveats:
+        if self.exact and doubtful:
             strength = "exact but for what is said above"
         lines = [
             f"Statistic {self.statistic:.4g} on {self.n} points, against {len(self.null_distribution)} "
