@@ -24,7 +24,7 @@ def lowest(tmp_path_factory):
     named = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     pins = [name.replace(">=", "==") for name in named if not name.startswith("torch")]
     folder = tmp_path_factory.mktemp("lowest")
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:"]
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--only-binary=:all:"]
     made = subprocess.run([*pip, "--target", str(folder), *pins], capture_output=True, text=True)
     if made.returncode:
         pytest.skip(f"not to be had here: {made.stderr.splitlines()[-1:]}")
