@@ -10,8 +10,18 @@ from pathlib import Path
 
 import pytest
 
+import steincritic as sc
+
 HERE = Path(__file__).parent
 PART = 10  # of which one is run by `make test`
+
+
+@pytest.fixture
+def x(tmp_path, monkeypatch):
+    """Sixty draws of gm-2d; the test is at work in an empty folder, with a cache of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return sc.data.problem("gm-2d").model.sample(60, seed=1).numpy()
 
 
 def pytest_collection_modifyitems(config, items):

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import steincritic as sc
 from processes import environment
 from steincritic import cli
 
@@ -34,10 +33,7 @@ WITH_JSON = {f"{line} --json": code for line, code in LINES.items() if "--test" 
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    x = sc.data.problem("gm-2d").model.sample(60, seed=1).numpy()
+def place(tmp_path, x):
     np.save("good.npy", x)
     np.save("wrong.npy", x + 2.0)
     np.savetxt("good.csv", x, delimiter=",")

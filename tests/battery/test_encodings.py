@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import steincritic as sc
 from processes import finished
 from steincritic import cli
 
@@ -27,10 +26,7 @@ LINES = {
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    x = sc.data.problem("gm-2d").model.sample(60, seed=1).numpy()
+def place(tmp_path, x):
     np.savetxt("x.csv", x, delimiter=",", header=HEADER, comments="", encoding="utf-8")
     return tmp_path
 

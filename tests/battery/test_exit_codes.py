@@ -89,10 +89,7 @@ LINES = {
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    x = sc.data.problem("gm-2d").model.sample(60, seed=1).numpy()
+def place(tmp_path, x):
     np.save("x.npy", x)
     np.savetxt("long.csv", np.tile(x, (20, 1)) + np.linspace(0, 1e-3, 1200)[:, None], delimiter=",")
     Path("models.py").write_text(MODELS)

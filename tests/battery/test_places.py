@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import steincritic as sc
 from processes import PATIENCE, environment, files, finished, started
 from steincritic.cli.folders import alone_in
 from steincritic.errors import InputError
@@ -35,10 +34,7 @@ main()
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    x = sc.data.problem("gm-2d").model.sample(60, seed=1).numpy()
+def place(tmp_path, x):
     np.save("x.npy", x)
     np.savetxt("x.csv", x, delimiter=",")
     return tmp_path

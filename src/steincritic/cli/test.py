@@ -40,14 +40,13 @@ class Test(Common, AsJson, TestOptions, Model, Data):
         table, notes = self.read(self.data, model)
         points = scored(model, table)
         result = self.run(model, points, table.columns, notes)
-        problems = glance(model, points.x, seed=self.seed).problems
+        checkup = glance(model, points.x, seed=self.seed)
         about = {"model": self.model, "data": str(self.data), "dropped": table.dropped}
-        found = result.to_dict() | {"model_problems": [asdict(problem) for problem in problems]}
+        found = result.to_dict() | {"model_problems": [asdict(problem) for problem in checkup.problems]}
         content = described(found, command="test", **about)
         if not self.json:
             title = f"{self.data.name} against {self.model}"
-            lines = [result.summary(), *(f"About the model: {problem.detail}" for problem in problems)]
-            print_verdict(lines, title=title, rejected=result.rejected)
+            print_verdict([result.summary(), *checkup.problem_lines], title=title, rejected=result.rejected)
         if self.out is not None:
             with after(content):
                 write_json(self.out / "result.json", content)

@@ -133,7 +133,7 @@ class CheckResult:
     @property
     def model_problems(self) -> list[str]:
         """What a glance at the model's own score and draws found, in sentences."""
-        return [f"About the model: {f.detail}" for f in self.checkup.problems]
+        return self.checkup.problem_lines
 
     @property
     def how_wrong(self) -> str:

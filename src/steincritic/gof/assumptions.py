@@ -87,9 +87,10 @@ def _constant(sight: _Sight) -> Iterator[Caveat]:
     if len(varied) > 1 and len(x) > len(varied):
         z = x[:, varied]
         z = (z - z.mean(0)) / z.std(0)
-        if float(torch.linalg.eigvalsh(z.T @ z / len(z))[0]) < _FLAT:
-            flat = torch.linalg.eigh(z.T @ z)[1][:, 0].abs()
-            involved = [j for j, weight in zip(varied, flat.tolist(), strict=True) if weight > 0.1]
+        variances, directions = torch.linalg.eigh(z.T @ z / len(z))
+        if float(variances[0]) < _FLAT:
+            weights = directions[:, 0].abs().tolist()
+            involved = [j for j, weight in zip(varied, weights, strict=True) if weight > 0.1]
             yield Caveat(
                 "flat data",
                 f"The data lie on a line or a plane: {sight.named(involved)} decide each other (one is a sum "

@@ -54,6 +54,11 @@ class Checkup:
         """What failed, then warnings."""
         return (*self._of("failed"), *self._of("warning"))
 
+    @property
+    def problem_lines(self) -> list[str]:
+        """The same in sentences, for the result of a test of this model."""
+        return [f"About the model: {problem.detail}" for problem in self.problems]
+
     def summary(self) -> str:
         """The verdict in sentences: first what failed, then warnings."""
         failed, doubtful = self._of("failed"), self._of("warning")
