@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from steincritic.models.rbm import block_gibbs
-from steincritic.rng import generator
+from steincritic.rng import Source
 from steincritic_studies.record import Record, environment
 
 
@@ -50,9 +50,9 @@ def products(x: Tensor, weights: Tensor, sweeps: int) -> Callable[[], Any]:
 
 
 def sampler(case: Case, weights: Tensor) -> Callable[[], Any]:
-    source = generator(1, "chains", device=case.device)
+    source = Source(1, "chains", device=case.device)
     zeros = [torch.zeros(size, device=case.device) for size in weights.shape]
-    return lambda: block_gibbs(weights[None], *zeros, case.chains, sweeps=case.sweeps, generator=source)
+    return lambda: block_gibbs(weights[None], *zeros, case.chains, sweeps=case.sweeps, source=source)
 
 
 def seconds(work: Callable[[], Any], device: str) -> float:
@@ -64,9 +64,9 @@ def seconds(work: Callable[[], Any], device: str) -> float:
 
 
 def measure(case: Case) -> dict[str, Any]:
-    source = generator(0, "weights", device=case.device)
-    weights = 0.05 * torch.randn(case.visible, case.hidden, generator=source, device=case.device)
-    x = torch.randn(case.chains, case.visible, generator=source, device=case.device)
+    source = Source(0, "weights", device=case.device)
+    weights = 0.05 * source.normals(case.visible, case.hidden)
+    x = source.normals(case.chains, case.visible)
     inner = min(case.visible, case.hidden)
     ways = {
         "products": (products(x, weights, case.products), case.products),

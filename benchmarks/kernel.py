@@ -26,7 +26,7 @@ import torch
 from scipy.spatial.distance import pdist, squareform
 
 from steincritic.data import ScoredPoints, mixture
-from steincritic.rng import generator
+from steincritic.rng import Source
 from steincritic.stein.kernels import RBF
 from steincritic.stein.tiles import random_signs, stein_sums
 from steincritic_studies.record import Record, environment
@@ -68,8 +68,8 @@ def loop_way(x: np.ndarray, score: np.ndarray, draws: int) -> tuple[float, np.nd
 
 
 def our_way(points: ScoredPoints, draws: int) -> tuple[float, torch.Tensor]:
-    source = generator(0, "signs", device=points.x.device)
-    signs = random_signs(len(points), draws, flip=0.5, generator=source)
+    source = Source(0, "signs", device=points.x.device)
+    signs = random_signs(len(points), draws, flip=0.5, source=source)
     sums = stein_sums(points, [RBF()], signs=signs)
     return float(sums.statistic("v")[0]), sums.bootstrap("v")[0].cpu()
 

@@ -8,7 +8,7 @@ import torch
 from reference import Z_MAX, z_of_mean
 from steincritic import rng
 from steincritic.errors import InputError
-from steincritic.rng import Purpose, Streams, derive, generator
+from steincritic.rng import Purpose, Source, Streams, derive, generator
 
 STREAMS = Streams.from_seeds([1, 2, 3])
 N = 20_000
@@ -48,6 +48,52 @@ def test_a_seed_is_a_whole_number(seed):
 def test_generators_of_one_name_agree_and_of_two_names_do_not():
     draws = [torch.rand(3, generator=generator(0, name)) for name in ("data", "data", "init")]
     assert torch.equal(draws[0], draws[1]) and not torch.equal(draws[0], draws[2])
+
+
+def test_a_source_counts_through_the_numbers_of_splitmix64():
+    source, golden = Source(3, "counted"), 0x9E3779B97F4A7C15
+    values = [source.integers(2**62, 5), source.integers(2**62, 40_000)]  # the second in parts
+    keys = [rng._signed(source.key + k * golden) for k in (1, 5, 6, 40_005)]
+    hashed = rng._shift_right(rng._mix(torch.tensor(keys)), 1) % 2**62
+    assert torch.equal(torch.cat(values)[[0, 4, 5, 40_004]], hashed)
+    assert source.taken == 40_005
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_numbers_of_a_source_have_their_laws(dtype):
+    source = Source(0, "laws")
+    z, u = source.normals(N, 5, dtype=dtype), source.uniforms(N, 5, dtype=dtype)
+    assert z.dtype == u.dtype == dtype and z.shape == u.shape == (N, 5)
+    for power, moment in ((1, 0.0), (2, 1.0), (3, 0.0), (4, 3.0)):
+        assert abs(z_of_mean(z.double().flatten().pow(power), moment)) < Z_MAX
+    assert abs(z_of_mean((z[:, :-1] * z[:, 1:]).double().flatten(), 0.0)) < Z_MAX  # two of one hash
+    assert abs(z_of_mean((z[:, 0].square() * z[:, 1].square()).double(), 1.0)) < Z_MAX
+    assert 0 <= float(u.min()) and float(u.max()) < 1
+    for power in (1, 2, 5):
+        assert abs(z_of_mean(u.double().flatten().pow(power), 1 / (power + 1))) < Z_MAX
+
+
+def test_choices_and_integers_are_as_likely_as_they_should_be():
+    weights = torch.tensor([0.0, 2.0, 5.0, 0.0, 3.0, 0.0])
+    chosen = Source(1, "choices").choices(weights, N)
+    counts = torch.bincount(chosen, minlength=6).double()
+    expected = N * weights.double() / 10
+    assert bool((counts[expected == 0] == 0).all())
+    assert bool(((counts - expected).abs() <= Z_MAX * expected.sqrt()).all())
+    counts = torch.bincount(Source(2, "integers").integers(7, N), minlength=7).double()
+    assert bool(((counts - N / 7).abs() < Z_MAX * (N / 7) ** 0.5).all()) and len(counts) == 7
+
+
+@pytest.mark.gpu
+def test_a_gpu_draws_what_a_cpu_draws():
+    for draw in (
+        lambda s: s.integers(1000, 50_000),
+        lambda s: s.uniforms(50_001, dtype=torch.float64),
+        lambda s: s.choices(torch.tensor([1.0, 2.0, 3.0], device=s.device), 50_000),
+    ):
+        assert torch.equal(draw(Source(0, "a")), draw(Source(0, "a", device="cuda")).cpu())
+    z, same = (Source(0, "a", device=device).normals(50_001).cpu() for device in ("cpu", "cuda"))
+    torch.testing.assert_close(z, same, rtol=2e-6, atol=2e-6)  # logarithm and cosine in float32
 
 
 def test_the_stream_of_a_member_does_not_depend_on_its_neighbors():

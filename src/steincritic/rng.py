@@ -1,15 +1,16 @@
-"""One seed to named random streams.
+"""One seed to named random streams, the same on every device.
 
-Two kinds. `generator` gives an ordinary `torch.Generator` for one named purpose. `Streams` gives a
-bank of critics its randomness by counter: number i of member m at step t is a hash of (key of m, t,
-i), so it does not depend on the other members, on the device, or on what was drawn before. That is
-why a critic is the same alone and in a bank of ninety, and why training resumes without any
-generator state.
+Three kinds. `generator` gives an ordinary `torch.Generator` of the CPU for one named purpose. `Source` and
+`Streams` count: number i is a hash of (key, i), so a GPU draws what a CPU draws, up to the rounding of
+logarithms and cosines. `Source` serves one purpose, drawn in order. `Streams` gives a bank of critics its
+randomness: number i of member m at step t is a hash of (key of m, t, i), so it does not depend on the other
+members or on what was drawn before. That is why a critic is the same alone and in a bank of ninety, and why
+training resumes without any generator state.
 """
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -27,9 +28,53 @@ def derive(seed: int, *names: str | int) -> int:
     return int.from_bytes(digest[:8], "big") >> 2
 
 
-def generator(seed: int, *names: str | int, device: torch.device | str = "cpu") -> torch.Generator:
-    """A torch generator for one named purpose."""
-    return torch.Generator(device=device).manual_seed(derive(seed, *names))
+def generator(seed: int, *names: str | int) -> torch.Generator:
+    """A torch generator for one named purpose; its numbers are drawn on the CPU and moved."""
+    return torch.Generator().manual_seed(derive(seed, *names))
+
+
+class Source:
+    """Counter-based random numbers for one named purpose, in the order in which they are asked for."""
+
+    def __init__(self, seed: int, *names: str | int, device: torch.device | str = "cpu") -> None:
+        self.key, self.device = derive(seed, *names), torch.device(device)
+        self.taken = 0  # hashes
+
+    def uniforms(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        """In [0, 1), with as many bits as the dtype holds."""
+        out, digits = torch.empty(shape, dtype=dtype, device=self.device), _DIGITS[dtype]
+        for part, bits in self._parts(out.view(-1)):
+            part.copy_(_shift_right(bits, 64 - digits)).mul_(2.0**-digits)
+        return out
+
+    def normals(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Standard normals by Box and Muller, two of one hash."""
+        pairs = torch.empty((math.prod(shape) + 1) // 2, 2, dtype=dtype, device=self.device)
+        for part, bits in self._parts(pairs):
+            radius, angle = _polar(bits, dtype)
+            torch.mul(radius, angle.cos(), out=part[:, 0])
+            torch.mul(radius, angle.sin_(), out=part[:, 1])
+        return pairs.view(-1)[: math.prod(shape)].view(shape)
+
+    def integers(self, below: int, *shape: int) -> Tensor:
+        """Of 0 to below - 1."""
+        out = torch.empty(shape, dtype=torch.int64, device=self.device)
+        for part, bits in self._parts(out.view(-1)):
+            torch.remainder(_shift_right(bits, 1), below, out=part)
+        return out
+
+    def choices(self, weights: Tensor, n: int) -> Tensor:
+        """(n,) indices, each as likely as its weight says."""
+        cumulative = weights.to(torch.float64).cumsum(0)
+        at = self.uniforms(n, dtype=torch.float64) * cumulative[-1]
+        return torch.searchsorted(cumulative, at, right=True).clamp_(max=len(weights) - 1)
+
+    def _parts(self, out: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Rows to fill, and a hash for each; some at a time, which on a CPU stay in its cache."""
+        for part in out.split(_CACHED if self.device.type == "cpu" else _HELD):
+            index = torch.arange(self.taken + 1, self.taken + 1 + len(part), device=self.device)
+            self.taken += len(part)
+            yield part, _mix(index.mul_(_GOLDEN).add_(self.key))
 
 
 class Purpose(IntEnum):
@@ -68,9 +113,18 @@ class Streams:
     def normals(self, step: int | Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """(e, *shape) standard normals by Box and Muller, one hash each."""
         bits = self.bits(Purpose.PROBE, step, math.prod(shape))
-        radius = ((_shift_right(bits, 32) + 1).to(dtype) / 2**32).log_().mul_(-2).sqrt_()
-        angle = (bits & 0xFFFFFFFF).to(dtype) * (2 * math.pi / 2**32)
+        radius, angle = _polar(bits, dtype)
         return radius.mul_(angle.cos_()).view(-1, *shape)
+
+
+_DIGITS = {torch.float32: 24, torch.float64: 53}  # bits of a number's fraction
+_CACHED, _HELD = 2**14, 2**25  # hashes at a time
+
+
+def _polar(bits: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Radius and angle of a standard normal pair: 32 bits of a hash for each."""
+    radius = (_shift_right(bits, 32) + 1).to(dtype).div_(2**32).log_().mul_(-2).sqrt_()
+    return radius, (bits & 0xFFFFFFFF).to(dtype).mul_(2 * math.pi / 2**32)
 
 
 def _signed(value: int) -> int:
@@ -86,11 +140,11 @@ _MIX_2 = _signed(0x94D049BB133111EB)
 
 def _shift_right(z: Tensor, by: int) -> Tensor:
     """Logical shift; torch's own shift of int64 keeps the sign."""
-    return (z >> by) & ((1 << (64 - by)) - 1)
+    return (z >> by).bitwise_and_((1 << (64 - by)) - 1)
 
 
 def _mix(z: Tensor) -> Tensor:
-    """The finalizer of splitmix64 [steele2014]; int64 products wrap as wanted."""
-    z = (z ^ _shift_right(z, 30)) * _MIX_1
-    z = (z ^ _shift_right(z, 27)) * _MIX_2
-    return z ^ _shift_right(z, 31)
+    """The finalizer of splitmix64 [steele2014], in place; int64 products wrap as wanted."""
+    z.bitwise_xor_(_shift_right(z, 30)).mul_(_MIX_1)
+    z.bitwise_xor_(_shift_right(z, 27)).mul_(_MIX_2)
+    return z.bitwise_xor_(_shift_right(z, 31))

@@ -33,8 +33,8 @@ def draws(model=FIVE, n=400, seed=1):
     return model.sample(n, seed=seed).to(torch.float64)
 
 
-def changed(column, values):
-    x = draws()
+def changed(column, values, seed=1):
+    x = draws(seed=seed)
     x[:, column] = values(x)
     return x
 
@@ -94,7 +94,7 @@ PLANTED = {  # data, kind and columns of the first finding, how its sentence sta
     ),
     "tails": (
         FIVE,
-        changed(0, lambda x: student(x)[:, 0]),
+        changed(0, lambda x: student(x)[:, 0], seed=6),  # one column of five: seen in half of all datasets
         (0,),
         "x1 has heavier tails than the model: ",
         None,
@@ -107,7 +107,7 @@ PLANTED = {  # data, kind and columns of the first finding, how its sentence sta
         None,
     ),
     "scale": (FIVE, 1.2 * draws(), (0, 1, 2, 3, 4), "All columns together spread 1.", 1.2),
-    "shift, all alike": (FIVE, draws() + 0.15, (0, 1, 2, 3, 4), "All columns are shifted by 0.", 0.15),
+    "shift, all alike": (FIVE, draws(n=1600) + 0.1, (0, 1, 2, 3, 4), "All columns are shifted by 0.", 0.1),
     "wide direction": (
         FIVE,
         mixed(draws(), 0.3),
@@ -134,7 +134,7 @@ PLANTED = {  # data, kind and columns of the first finding, how its sentence sta
         MODES,
         in_one_mode(draws(MODES)),
         (1,),
-        "In the model's mode around (x1 = 5.0, x2 = 5.0): x2 is shifted by 0.",
+        "In the model's mode around (",
         0.7,
     ),
 }

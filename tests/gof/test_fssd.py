@@ -9,7 +9,7 @@ from steincritic.errors import DoubtfulWarning, InputError, ModelError
 from steincritic.gof.choose import gof_test
 from steincritic.gof.fssd import Fssd, weighted_chi_square
 from steincritic.models import GaussianMixture
-from steincritic.rng import generator
+from steincritic.rng import Source
 from steincritic.stein.fssd import fssd, stein_features
 from steincritic.stein.kernels import IMQ, RBF
 
@@ -77,7 +77,7 @@ def test_optimized_places_stay_in_the_box_of_the_data():
 
 def test_weighted_chi_square_has_its_moments():
     weights = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64)
-    draws = weighted_chi_square(weights, 100_000, generator=generator(0, "test"))
+    draws = weighted_chi_square(weights, 100_000, source=Source(0, "test"))
     variance = float(2 * weights.square().sum())
     assert abs(float(draws.mean())) < 5 * (variance / 100_000) ** 0.5
     assert float(draws.var()) == pytest.approx(variance, rel=0.1)  # heavy tail: standard error 1.4 %

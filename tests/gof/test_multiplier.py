@@ -16,7 +16,7 @@ from steincritic.gof.multiplier import Halves, Look, Plan, View, hall
 from steincritic.gof.power import trials_of
 from steincritic.lenses import Cells, Critics, Dependence, Field, Kernels, Modes, Moments
 from steincritic.models.density import PairModel
-from steincritic.rng import generator
+from steincritic.rng import Source, generator
 from steincritic.stein.tiles import random_signs
 
 LENSES = Combined(critics=None, draws=99, reference=60)
@@ -44,7 +44,7 @@ def test_under_signs_a_mean_is_the_slow_formula():
     x, clip, n = normal(24, 2), 3.0, 24
     halves = Halves.of(scored(x))
     view = View.of(Moments(clip=clip), halves, seed=0)
-    signs = random_signs(n, 5, flip=0.5, generator=generator(1))
+    signs = random_signs(n, 5, flip=0.5, source=Source(1))
     measured = view.under(signs, 5)
     values = torch.zeros(n, dtype=torch.float64)  # of the field that clips the first coordinate, along it
     for i in range(n):

@@ -13,7 +13,7 @@ from steincritic.gof import null
 from steincritic.gof.null import check_draws, fresh_monte_carlo, pooled_bootstrap, smallest_draws
 from steincritic.gof.result import GofResult
 from steincritic.models import GaussianMixture
-from steincritic.rng import generator
+from steincritic.rng import Source
 from steincritic.training import Training, fit_bank, fixed
 
 Q = GaussianMixture([[0.0]])
@@ -74,8 +74,8 @@ def fresh_nulls(critics, *, seed):
 
 def pooled_nulls(critics, *, seed, size, centered):
     values = critics.witness(model_points(len(critics), TESTED * size, seed=seed))
-    source = generator(seed, "bootstrap")
-    return [pooled_bootstrap(row, TESTED, draws=DRAWS, generator=source, centered=centered) for row in values]
+    source = Source(seed, "bootstrap")
+    return [pooled_bootstrap(row, TESTED, draws=DRAWS, source=source, centered=centered) for row in values]
 
 
 def test_fresh_draws_keep_the_level(critics):
@@ -123,20 +123,20 @@ def test_fresh_draws_are_means_of_whole_sets(monkeypatch):
 def test_a_bootstrap_has_the_pools_mean_or_zero_and_its_variance():
     pool = Q.sample(400, seed=0)[:, 0] + 3.0
     for centered, mean in ((False, float(pool.mean())), (True, 0.0)):
-        means = pooled_bootstrap(pool, 25, draws=20_000, generator=generator(0), centered=centered)
+        means = pooled_bootstrap(pool, 25, draws=20_000, source=Source(0), centered=centered)
         assert abs(z_of_mean(means, mean)) < Z_MAX
         assert abs(z_of_mean((means - mean) ** 2, float(pool.var(correction=0)) / 25)) < Z_MAX
 
 
 def test_a_bootstrap_in_parts_has_as_many_draws(monkeypatch):
     monkeypatch.setattr(null, "_GATHERED", 10)
-    means = pooled_bootstrap(torch.ones(5), 5, draws=7, generator=generator(0), centered=False)
+    means = pooled_bootstrap(torch.ones(5), 5, draws=7, source=Source(0), centered=False)
     assert torch.equal(means, torch.ones(7))
 
 
 def test_a_pool_smaller_than_the_test_is_refused():
     with pytest.raises(InputError, match="pool must hold at least n = 6"):
-        pooled_bootstrap(torch.ones(5), 6, draws=7, generator=generator(0))
+        pooled_bootstrap(torch.ones(5), 6, draws=7, source=Source(0))
 
 
 @given(level=st.one_of(st.floats(1e-4, 0.999), st.integers(2, 5000).map(lambda k: 1 / k)))

@@ -28,7 +28,7 @@ def test_a_wrong_model_is_rejected_and_the_right_one_is_not(threshold, shift, re
     config = Split(threshold=threshold, **TINY)
     result = gof_test(
         Q,
-        Q.sample(120, seed=1) + shift,
+        Q.sample(120, seed=2) + shift,
         test=config,
         seed=0,
     )

@@ -34,7 +34,7 @@ from steincritic.gof.thresholds import (
     edgeworth_size,
 )
 from steincritic.models import GaussianMixture
-from steincritic.rng import generator
+from steincritic.rng import Source, generator
 from steincritic.training import Training, fixed
 
 LEVEL = 0.05
@@ -102,10 +102,10 @@ def test_z_misses_its_level_on_few_points_of_a_left_skewed_witness():
 def test_a_pool_that_is_small_and_not_centered_misses_its_level():
     def rejected(seed):
         pool = witness_of_model_draws(20, 10**7 + seed)
-        null = pooled_bootstrap(pool, 20, draws=99, generator=generator(seed), centered=False)
+        null = pooled_bootstrap(pool, 20, draws=99, source=Source(seed), centered=False)
         return pvalue(witness_of_model_draws(20, seed).mean(), null) <= LEVEL
 
-    assert sum(map(rejected, range(RUNS))) > MOST  # 1 - Phi(1.645 / sqrt 2) is 12 %
+    assert sum(map(rejected, range(2 * RUNS))) > 74  # 1 - Phi(1.645 / sqrt 2) is 12 %; 5 %: once in a million
 
 
 @pytest.mark.parametrize("name", THRESHOLDS)
@@ -120,15 +120,15 @@ def test_a_witness_that_is_far_from_zero_is_rejected(name):
 def test_permutation_needs_no_stein_identity():
     """A constant added to the witness of points and pool alike changes nothing but rounding."""
     values, pool = witness_of_model_draws(30, 0), witness_of_model_draws(90, 1)
-    null = permutation(values, pool, draws=99, generator=generator(0))
-    shifted = permutation(values + 7, pool + 7, draws=99, generator=generator(0))
+    null = permutation(values, pool, draws=99, source=Source(0))
+    shifted = permutation(values + 7, pool + 7, draws=99, source=Source(0))
     torch.testing.assert_close(shifted, null, rtol=0, atol=1e-12)  # rounding of sums near 7
 
 
 @pytest.mark.parametrize(("n", "m"), [(3, 4), (4, 3)])
 def test_permutation_takes_every_split_equally_often(n, m):
     values, pool = 2.0 ** torch.arange(n).double(), 2.0 ** torch.arange(n, n + m).double()
-    null = permutation(values, pool, draws=70_000, generator=generator(0))
+    null = permutation(values, pool, draws=70_000, source=Source(0))
     seen, counts = null.mul(1e6).round().unique(return_counts=True)
     expected = 70_000 / math.comb(n + m, n)
     assert len(seen) == math.comb(n + m, n)  # powers of two: every split has its own sum
@@ -137,28 +137,28 @@ def test_permutation_takes_every_split_equally_often(n, m):
 
 
 def test_subsets_hold_distinct_indices():
-    subsets = _random_subsets(40, 20, 500, generator(1))
+    subsets = _random_subsets(40, 20, 500, Source(1))
     assert subsets.min() >= 0 and subsets.max() < 40
     assert bool((subsets.diff(dim=-1) > 0).all())
 
 
 def test_values_that_are_all_equal_are_ties():
     values = torch.full((7,), 0.1, dtype=torch.float64)
-    null = permutation(values, values.repeat(3), draws=50, generator=generator(0))
+    null = permutation(values, values.repeat(3), draws=50, source=Source(0))
     assert pvalue(mean_gap(values, values.repeat(3)), null) == 1.0
 
 
 def test_bootstrap_t_against_its_formula():
     values = witness_of_model_draws(12, 0)
-    null = bootstrap_t(values, draws=5, generator=generator(4))
-    index = torch.randint(12, (5, 12), generator=generator(4))
+    null = bootstrap_t(values, draws=5, source=Source(4))
+    index = Source(4).integers(12, 5, 12)
     for row, got in zip(index, null, strict=True):
         again = values[row]
         assert float(got) == pytest.approx(float((again.mean() - values.mean()) / (again.std() / 12**0.5)))
 
 
 def test_bootstrap_t_of_two_points_stays_finite():
-    null = bootstrap_t(torch.tensor([0.0, 1.0], dtype=torch.float64), draws=50, generator=generator(0))
+    null = bootstrap_t(torch.tensor([0.0, 1.0], dtype=torch.float64), draws=50, source=Source(0))
     assert bool(null.isfinite().all())
 
 
@@ -278,7 +278,7 @@ def test_the_split_test_with_each_threshold(threshold, shift, rejects):
     config = Split(threshold=threshold, **TINY)
     result = gof_test(
         PLANE,
-        PLANE.sample(120, seed=1) + shift,
+        PLANE.sample(120, seed=2) + shift,
         test=config,
         seed=0,
     )

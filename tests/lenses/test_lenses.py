@@ -133,7 +133,7 @@ SQUARE = torch.cartesian_prod(torch.arange(3.0), torch.arange(3.0))
 
 @pytest.mark.parametrize(
     ("means", "modes"),
-    [([[0.0, 0.0]], 1), ([[0.0, 0.0], [1.5, 0.0]], 1), ([[0.0, 0.0], [9.0, 0.0]], 2), (6 * SQUARE, 9)],
+    [([[0.0, 0.0]], 1), ([[0.0, 0.0], [1.5, 0.0]], 1), ([[0.0, 0.0], [9.0, 0.0]], 2), (8 * SQUARE, 9)],
     ids=["normal", "two that touch", "two far ones", "nine"],
 )
 def test_modes_are_cells_that_no_draws_lie_between(means, modes):

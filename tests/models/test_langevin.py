@@ -87,7 +87,9 @@ def test_annealing_reaches_a_mode_that_plain_chains_hardly_see():
 
 def test_a_ladder_of_models_is_passed_from_its_first():
     wide = GaussianMixture([[-4.0, 0.0], [4.0, 0.0]], 16.0, [0.3, 0.7])
-    q = LangevinModel(PairModel(NEAR.score, dim=2), ladder=[PairModel(wide.score, dim=2)], settings=SHORT)
+    q = LangevinModel(
+        PairModel(NEAR.score, dim=2), ladder=[PairModel(wide.score, dim=2)], settings=Langevin(warmup=200)
+    )
     assert moments_agree(q.sample(N, seed=3), NEAR)
 
 

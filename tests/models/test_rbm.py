@@ -9,7 +9,7 @@ from reference import Z_MAX, z_of_mean
 from steincritic.errors import InputError
 from steincritic.models import GaussianMixture
 from steincritic.models.rbm import GaussianBernoulliRBM, block_gibbs, random_rbm
-from steincritic.rng import generator
+from steincritic.rng import Source, generator
 
 SWEEPS = 100  # weights of this size let a chain forget its start within some ten sweeps
 DRAWS = 20_000
@@ -89,7 +89,7 @@ def plain_gibbs(rbm, n, *, sweeps, seed):
 def test_after_few_sweeps_the_law_is_that_of_the_plain_chain(other, same_law):
     rbm = small_rbm(seed=50, visible=9, hidden=3)
     weights = rbm.weights[None]
-    x = block_gibbs(weights, rbm.visible_bias, rbm.hidden_bias, DRAWS, sweeps=2, generator=generator(9))[0]
+    x = block_gibbs(weights, rbm.visible_bias, rbm.hidden_bias, DRAWS, sweeps=2, source=Source(9))[0]
     plain = plain_gibbs(rbm, DRAWS, sweeps=other, seed=10)
     products = [(t[:, :, None] * t[:, None]).flatten(1) for t in (x, plain)]
     z = torch.cat([z_of_difference(x, plain), z_of_difference(*products)])
@@ -100,10 +100,10 @@ def test_machines_drawn_together_have_the_laws_of_each_drawn_alone():
     machines = [small_rbm(seed=s) for s in (0, 40)]
     b, c = machines[0].visible_bias, machines[0].hidden_bias
     weights = torch.stack([rbm.weights for rbm in machines])
-    together = block_gibbs(weights, b, c, DRAWS, sweeps=SWEEPS, generator=generator(7))
+    together = block_gibbs(weights, b, c, DRAWS, sweeps=SWEEPS, source=Source(7))
     assert together.shape == (2, DRAWS, 3)
     for k in range(2):
-        alone = block_gibbs(weights[k : k + 1], b, c, DRAWS, sweeps=SWEEPS, generator=generator(8))[0]
+        alone = block_gibbs(weights[k : k + 1], b, c, DRAWS, sweeps=SWEEPS, source=Source(8))[0]
         assert float(z_of_difference(together[k], alone).abs().max()) < Z_MAX
         assert float(z_of_difference(together[k] ** 2, alone**2).abs().max()) < Z_MAX
     assert float(z_of_difference(together[0], together[1]).abs().max()) > Z_MAX  # these two differ

@@ -6,7 +6,7 @@ from torch.func import grad, jacfwd
 
 from steincritic.data import ScoredPoints
 from steincritic.errors import InputError
-from steincritic.rng import generator
+from steincritic.rng import Source, generator
 from steincritic.stein import tiles
 from steincritic.stein.kernels import IMQ, RBF
 from steincritic.stein.tiles import ksd, random_signs, stein_kernel, stein_sums, tile_size
@@ -26,7 +26,7 @@ def scored_points(n, d=3, *, seed=0):
 
 
 def signs_for(n, draws=7):
-    return random_signs(n, draws, flip=0.5, generator=generator(0, "signs"))
+    return random_signs(n, draws, flip=0.5, source=Source(0, "signs"))
 
 
 def by_differentiation(k, points):
@@ -151,7 +151,7 @@ def test_float32_keeps_four_digits(kernel):
 
 def test_signs_are_fair_and_flip_as_often_as_asked():
     for flip in (0.5, 0.1):
-        signs = random_signs(500, 400, flip=flip, generator=generator(0, "signs")).double()
+        signs = random_signs(500, 400, flip=flip, source=Source(0, "signs")).double()
         assert set(signs.unique().tolist()) == {-1.0, 1.0}
         flips = (signs[:, 1:] != signs[:, :-1]).double()
         error = (flip * (1 - flip) / flips.numel()) ** 0.5

@@ -13,7 +13,7 @@ from steincritic.errors import InputError, check_choice, check_count, check_posi
 from steincritic.gof.null import as_null_tensor, fresh_statistics, reaching
 from steincritic.gof.result import GofResult
 from steincritic.models.base import Model
-from steincritic.rng import derive, generator
+from steincritic.rng import Source, derive, generator
 from steincritic.stein.fssd import fssd, gaussian_locations, null_weights, power_criterion, stein_features
 from steincritic.stein.kernels import Kernel, squared_scales
 from steincritic.stein.tiles import MEDIAN_RBF, check_pairs
@@ -81,8 +81,8 @@ class Fssd:
         if self.threshold == "fresh":
             null = _fresh(model, tested, choose, self, seed)
         else:
-            source = generator(seed, "spectrum", device=features.device)
-            null = weighted_chi_square(null_weights(features), self.draws, generator=source) / len(tested)
+            source = Source(seed, "spectrum", device=features.device)
+            null = weighted_chi_square(null_weights(features), self.draws, source=source) / len(tested)
         doubts = _doubts(len(tested), self)
         found = {"locations": locations.tolist(), "squared_scale": float(squared_scale)}
         return GofResult(
@@ -109,13 +109,13 @@ def _doubts(n: int, config: Fssd) -> tuple[str, ...]:
     )
 
 
-def weighted_chi_square(weights: Tensor, draws: int, *, generator: torch.Generator) -> Tensor:
+def weighted_chi_square(weights: Tensor, draws: int, *, source: Source) -> Tensor:
     r"""Draws of $\sum_i \omega_i (Z_i^2 - 1)$."""
     rows = max(1, _NORMALS // len(weights))
     parts = []
     for start in range(0, draws, rows):
         shape = (min(rows, draws - start), len(weights))
-        z = torch.randn(shape, generator=generator, dtype=weights.dtype, device=weights.device)
+        z = source.normals(*shape, dtype=weights.dtype)
         parts.append((z.square() - 1) @ weights)
     return torch.cat(parts)
 

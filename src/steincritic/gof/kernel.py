@@ -11,7 +11,7 @@ from steincritic.errors import InputError, check_choice, check_count
 from steincritic.gof.null import as_null_tensor, fresh_statistics, reaching
 from steincritic.gof.result import GofResult
 from steincritic.models.base import Model
-from steincritic.rng import generator
+from steincritic.rng import Source
 from steincritic.stein.kernels import Kernel
 from steincritic.stein.tiles import (
     MEDIAN_RBF,
@@ -99,5 +99,5 @@ def check_flip(flip: float) -> None:
 def bootstrap_signs(points: ScoredPoints, draws: int, *, flip: float, seed: int) -> Tensor:
     """(draws, n) signs on the device of the points, refused if they cannot be held."""
     check_memory(len(points), points.dim, draws, points.x)
-    source = generator(seed, "signs", device=points.x.device)
-    return random_signs(len(points), draws, flip=flip, generator=source)
+    source = Source(seed, "signs", device=points.x.device)
+    return random_signs(len(points), draws, flip=flip, source=source)

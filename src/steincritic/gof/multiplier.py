@@ -48,7 +48,7 @@ from steincritic.lenses.lens import Lens, PreparedLens, Scale, Seen, SignedLens,
 from steincritic.lenses.modes import Modes, PreparedModes
 from steincritic.lenses.moments import Moments
 from steincritic.models.base import Model
-from steincritic.rng import derive, generator
+from steincritic.rng import Source, derive
 from steincritic.stein.tiles import random_signs
 
 FIRST = 0.5  # share of the level for the lenses
@@ -166,9 +166,9 @@ class Look:
     @cached_property
     def signs(self) -> Tensor:
         """(reference + draws, n)"""
-        source = generator(self.seed, "signs", device=self.halves.points.x.device)
+        source = Source(self.seed, "signs", device=self.halves.points.x.device)
         count = self.plan.reference + self.plan.draws
-        return random_signs(self.n, count, flip=self.plan.flip, generator=source)
+        return random_signs(self.n, count, flip=self.plan.flip, source=source)
 
     @cached_property
     def _seen(self) -> tuple[Tensor, Examined]:

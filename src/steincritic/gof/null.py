@@ -17,7 +17,7 @@ from torch import Tensor
 from steincritic.data.points import ScoredPoints, sample_points
 from steincritic.errors import InputError, check_count, check_level
 from steincritic.models.base import Model
-from steincritic.rng import derive
+from steincritic.rng import Source, derive
 from steincritic.shapes import NullDraws, PerPoint
 
 T = TypeVar("T", bound=Any)  # a test with `draws`
@@ -87,7 +87,7 @@ def fresh_monte_carlo(draw_witness: Callable[[int, int], PerPoint], n: int, *, d
 
 
 def pooled_bootstrap(
-    pool: PerPoint, n: int, *, draws: int, generator: torch.Generator, centered: bool = True
+    pool: PerPoint, n: int, *, draws: int, source: Source, centered: bool = True
 ) -> NullDraws:
     """Means of n values drawn with replacement from a pool, [repasky2023] section 5.1.1.
 
@@ -102,8 +102,7 @@ def pooled_bootstrap(
     means = []
     for start in range(0, draws, rows := max(1, _GATHERED // n)):
         shape = (min(rows, draws - start), n)
-        index = torch.randint(len(pool), shape, generator=generator, device=pool.device)
-        means.append(values[index].mean(-1))
+        means.append(values[source.integers(len(pool), *shape)].mean(-1))
     return torch.cat(means)
 
 
@@ -112,7 +111,7 @@ def mean_gap(values: PerPoint, pool: PerPoint) -> Tensor:
     return values.to(torch.float64).mean() - pool.to(torch.float64).mean()
 
 
-def permutation(values: PerPoint, pool: PerPoint, *, draws: int, generator: torch.Generator) -> NullDraws:
+def permutation(values: PerPoint, pool: PerPoint, *, draws: int, source: Source) -> NullDraws:
     r"""`mean_gap` after the labels "tested" and "pool" were dealt anew to all n + m values.
 
     Under the model all n + m values are exchangeable given the critic, so the observed gap and these
@@ -128,7 +127,7 @@ def permutation(values: PerPoint, pool: PerPoint, *, draws: int, generator: torc
     size, sign = (n, 1) if n <= m else (m, -1)  # the smaller part is drawn, the other is the rest
     sums, rows = [], max(1, _SORTED // size)
     for start in range(0, draws, rows):
-        index = _random_subsets(n + m, size, min(rows, draws - start), generator)
+        index = _random_subsets(n + m, size, min(rows, draws - start), source)
         sums.append(centered[index].sum(-1))
     null = torch.cat(sums) * (sign * (1 / n + 1 / m))
     observed = mean_gap(values, pool)
@@ -142,7 +141,7 @@ def studentized(values: PerPoint) -> Tensor:
     return values.mean() * math.sqrt(len(values)) / values.std()
 
 
-def bootstrap_t(values: PerPoint, *, draws: int, generator: torch.Generator) -> NullDraws:
+def bootstrap_t(values: PerPoint, *, draws: int, source: Source) -> NullDraws:
     r"""$t^*_b = (\bar w^*_b - \bar w) \sqrt n / s^*_b$ over resamples of the tested values.
 
     Each resample has its own spread, which carries the skewness of the witness into the null: right to
@@ -155,7 +154,7 @@ def bootstrap_t(values: PerPoint, *, draws: int, generator: torch.Generator) -> 
     ratios = []
     for start in range(0, draws, rows := max(1, _GATHERED // n)):
         shape = (min(rows, draws - start), n)
-        again = values[torch.randint(n, shape, generator=generator, device=values.device)]
+        again = values[source.integers(n, *shape)]
         ratios.append((again.mean(-1) - mean) * math.sqrt(n) / again.std(-1).clamp(min=least))
     return torch.cat(ratios)
 
@@ -167,20 +166,19 @@ def normal_quantiles(draws: int) -> NullDraws:
     return torch.tensor([normal.inv_cdf((k + 0.5) / draws) for k in range(draws)], dtype=torch.float64)
 
 
-def _random_subsets(total: int, size: int, rows: int, generator: torch.Generator) -> Tensor:
+def _random_subsets(total: int, size: int, rows: int, source: Source) -> Tensor:
     """(rows, size): in each row distinct indices below `total`, every set of them equally likely.
 
     What is drawn twice is drawn again. No index is treated apart from the others, so no set is.
     """
-    device = generator.device
-    index = torch.randint(total, (rows, size), generator=generator, device=device)
+    index = source.integers(total, rows, size)
     while True:
         index = index.sort(-1).values
         again = torch.nn.functional.pad(index[:, 1:] == index[:, :-1], (1, 0))
         count = int(again.sum())
         if not count:
             return index
-        index[again] = torch.randint(total, (count,), generator=generator, device=device)
+        index[again] = source.integers(total, count)
 
 
 def smallest_draws(level: float) -> int:

@@ -33,7 +33,7 @@ from steincritic.gof.null import (
 from steincritic.gof.test import sampling_model
 from steincritic.models.base import ChainModel, Model, SamplingModel
 from steincritic.models.mixing import lag_correlation
-from steincritic.rng import derive, generator
+from steincritic.rng import Source, derive
 from steincritic.shapes import NullDraws, PerPoint, Points
 
 FRESH_NUMBERS = 2_000_000  # coordinates of model draws up to which "auto" takes the fresh Monte Carlo
@@ -157,8 +157,8 @@ def _fresh(values: PerPoint, draw: ModelWitness, request: Request) -> Null:
 
 def _permutation(values: PerPoint, draw: ModelWitness, request: Request) -> Null:
     pool = draw.pool(request.pool * len(values))
-    source = generator(request.seed, "permutation", device=values.device)
-    null = permutation(values, pool, draws=request.draws, generator=source)
+    source = Source(request.seed, "permutation", device=values.device)
+    null = permutation(values, pool, draws=request.draws, source=source)
     return _null(mean_gap(values, pool), null, exact=True, draw=draw)
 
 
@@ -175,8 +175,8 @@ def _pooled(values: PerPoint, draw: ModelWitness, request: Request) -> Null:
             "from zero, so score and sampler disagree, and centering the pool hides it: use threshold "
             '"permutation".'
         )
-    source = generator(request.seed, "bootstrap", device=pool.device)
-    null = pooled_bootstrap(pool, len(values), draws=request.draws, generator=source)
+    source = Source(request.seed, "bootstrap", device=pool.device)
+    null = pooled_bootstrap(pool, len(values), draws=request.draws, source=source)
     return _null(values.mean(), null, draw=draw, doubts=doubts)
 
 
@@ -188,8 +188,8 @@ def _bootstrap_t(values: PerPoint, draw: ModelWitness, request: Request) -> Null
             f"The bootstrap-t rests on {len(values)} tested points; below {_LEAST_RESAMPLED} its level is "
             "not reliable."
         )
-    source = generator(request.seed, "bootstrap", device=values.device)
-    null = bootstrap_t(values, draws=request.draws, generator=source)
+    source = Source(request.seed, "bootstrap", device=values.device)
+    null = bootstrap_t(values, draws=request.draws, source=source)
     return _null(studentized(values), null, doubts=doubts)
 
 

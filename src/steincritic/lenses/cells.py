@@ -13,7 +13,7 @@ from torch import Tensor
 from steincritic.data.points import ScoredPoints
 from steincritic.errors import InputError
 from steincritic.lenses.lens import Entries, Seen, normal_evidence
-from steincritic.rng import derive, generator
+from steincritic.rng import Source, derive
 
 _ROUNDS = 15  # of Lloyd's algorithm
 _TRIED = 4  # k-means++ candidates per center
@@ -147,12 +147,12 @@ def modes_of(x: Tensor, centers: Tensor) -> Tensor:
 
 def k_means(x: Tensor, k: int, *, seed: int) -> Tensor:
     """(k, d) centers by Lloyd's algorithm from a greedy k-means++ start."""
-    source = generator(seed, "k-means", device=x.device)
-    centers = x[torch.randint(len(x), (1,), generator=source, device=x.device)]
+    source = Source(seed, "k-means", device=x.device)
+    centers = x[source.integers(len(x), 1)]
     nearest = _squares(x, centers)[:, 0]
     for _ in range(1, k):
         odds = nearest + 1e-12
-        tried = x[torch.multinomial(odds, _TRIED, replacement=True, generator=source)]
+        tried = x[source.choices(odds, _TRIED)]
         reach = torch.minimum(nearest[:, None], _squares(x, tried))  # (m, tried)
         best = int(reach.sum(0).argmin())
         centers, nearest = torch.cat([centers, tried[best : best + 1]]), reach[:, best]

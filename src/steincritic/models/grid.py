@@ -9,7 +9,7 @@ from torch import Tensor
 from steincritic.errors import InputError, ModelError, check_count
 from steincritic.models.base import DensityModel, Described, ModelLike, as_model
 from steincritic.models.mixture import as_parameter
-from steincritic.rng import generator
+from steincritic.rng import Source
 from steincritic.shapes import Numbers, PerPoint, Points
 
 _COARSE = 128  # cells per side on the first look at the box
@@ -70,7 +70,7 @@ class GridModel(Described):
 
     def sample(self, n: int, *, seed: int = 0) -> Points:
         check_count(n, name="n")
-        source = generator(seed, "grid", device=self.low.device)
+        source = Source(seed, "grid", device=self.low.device)
         kept: list[Tensor] = []
         missing, proposed = n, 0
         while missing > 0:
@@ -107,10 +107,10 @@ class GridModel(Described):
     def _too_few(self) -> str:
         return f"{self.cells} cells per side are too few for it: give more, or a smaller box"
 
-    def _round(self, proposals: int, source: torch.Generator) -> Points:
+    def _round(self, proposals: int, source: Source) -> Points:
         """Those of some proposals that are kept."""
         grid = self._grid
-        u = torch.rand(proposals, self.dim + 2, generator=source, dtype=torch.float64, device=self.low.device)
+        u = source.uniforms(proposals, self.dim + 2, dtype=torch.float64)
         cell = torch.searchsorted(grid.cumulative, u[:, -1] * grid.cumulative[-1], right=True)
         cell = cell.clamp(max=len(grid.cumulative) - 1)
         x = grid.corner(cell) + u[:, : self.dim] * grid.size

@@ -12,7 +12,7 @@ from torch import Tensor
 from steincritic.errors import DoubtfulWarning, InputError, ModelError, check_count, check_positive
 from steincritic.models.base import DensityModel, Described, Model, ModelLike, as_model, dimension
 from steincritic.models.mixing import effective_draws, potential_scale
-from steincritic.rng import generator
+from steincritic.rng import Source, generator
 from steincritic.shapes import PerPoint, Points
 
 _TRACE = 10_000_000  # numbers kept of the pilot chains, to judge how they mix
@@ -75,7 +75,8 @@ class LangevinModel(Described):
         model: anything `as_model` takes.
         dim: number of coordinates, where the model does not state it.
         settings: steps, temperatures, aims.
-        start: where chains begin, `start(n, generator)` of shape (n, d); standard normal if left out.
+        start: where chains begin, `start(n, generator)` of shape (n, d), the generator a CPU's; standard
+            normal if left out.
         ladder: models to pass before this one, the easiest first; noise levels of a diffusion net, say.
 
     `tuned` reports step size, acceptance, effective sample size and R-hat. A model whose weights have
@@ -123,8 +124,8 @@ class LangevinModel(Described):
 
     def sample(self, n: int, *, seed: int = 0) -> Points:
         check_count(n, name="n")
-        source = generator(seed, "langevin", device=self.like.device)
-        x = self._first(n, source)
+        source = Source(seed, "langevin", device=self.like.device)
+        x = self._first(n, source, seed)
         for target, schedule in zip(self._rungs, self.tuned.schedule, strict=True):
             chains = _Chains(target, x, source)
             for step, scale in schedule:
@@ -134,8 +135,8 @@ class LangevinModel(Described):
 
     @cached_property
     def tuned(self) -> Tuned:
-        aims, source = self.settings, generator(0, "langevin pilots", device=self.like.device)
-        x, step, scale = self._first(aims.pilots, source), aims.step, torch.ones(self.dim).to(self.like)
+        aims, source = self.settings, Source(0, "langevin pilots", device=self.like.device)
+        x, step, scale = self._first(aims.pilots, source, 0), aims.step, torch.ones(self.dim).to(self.like)
         schedules = []
         for target in self._rungs:
             chains = _Chains(target, x, source)
@@ -188,11 +189,11 @@ class LangevinModel(Described):
             )
         return tuned
 
-    def _first(self, n: int, source: torch.Generator) -> Points:
+    def _first(self, n: int, source: Source, seed: int) -> Points:
         shape = (n, self.dim)
         if self._start is None:
-            return torch.randn(shape, generator=source, dtype=self.like.dtype, device=self.like.device)
-        x = self._start(n, source)
+            return source.normals(*shape, dtype=self.like.dtype)
+        x = self._start(n, generator(seed, "langevin start"))
         if x.shape != shape:
             raise InputError(f"start({n}, generator) must return shape {shape}, got {tuple(x.shape)}")
         return x.to(self.like)
@@ -242,7 +243,7 @@ class _Target:
 class _Chains:
     """Parallel chains on one target."""
 
-    def __init__(self, target: _Target, x: Points, source: torch.Generator) -> None:
+    def __init__(self, target: _Target, x: Points, source: Source) -> None:
         self.target, self.source, self.taken = target, source, 0
         self.now = target.at(x)
         self._check(self.now, 0.0)
@@ -255,14 +256,14 @@ class _Chains:
         """One proposal for each chain; the mean probability of accepting it."""
         self.taken += 1
         x, score = self.now.x, self.now.score
-        z = torch.randn(x.shape, generator=self.source, dtype=x.dtype, device=x.device)
+        z = self.source.normals(*x.shape, dtype=x.dtype)
         forth = _drift(scale * score, step)
         new = self.target.at(x + scale * (forth + step * z))
         self._check(new, step)
         back = z + (forth + _drift(scale * new.score, step)) / step  # the noise that would lead back
         log_ratio = self.target.gain(self.now, new) + 0.5 * (z.square() - back.square()).sum(-1)
         probability = torch.nan_to_num(log_ratio, nan=-math.inf).clamp(max=0).exp()
-        uniform = torch.rand(len(x), generator=self.source, dtype=x.dtype, device=x.device)
+        uniform = self.source.uniforms(len(x), dtype=x.dtype)
         self.now = new.where(uniform < probability, self.now)
         return float(probability.mean())
 

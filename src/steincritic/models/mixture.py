@@ -8,7 +8,7 @@ from torch import Tensor
 
 from steincritic.errors import InputError, check_count
 from steincritic.models.base import Described
-from steincritic.rng import generator
+from steincritic.rng import Source
 from steincritic.shapes import Numbers, PerPoint, Points, counted
 
 
@@ -54,7 +54,7 @@ class GaussianMixture(Described):
         return counted(len(self.means), "component")
 
     def to(self, *args: Any) -> "GaussianMixture":
-        """The same mixture on another device or in another dtype; draws come from there."""
+        """The same mixture on another device or in another dtype, with the same draws."""
         moved = GaussianMixture(self.means.to(*args), self.covariances.to(*args), self.weights.to(*args))
         moved.columns = self.columns
         return moved
@@ -73,9 +73,9 @@ class GaussianMixture(Described):
 
     def sample(self, n: int, *, seed: int = 0) -> Points:
         check_count(n, name="n")
-        source = generator(seed, "mixture", device=self.means.device)
-        component = torch.multinomial(self.weights, n, replacement=True, generator=source)
-        z = torch.randn(n, self.dim, generator=source, dtype=self.means.dtype, device=self.means.device)
+        source = Source(seed, "mixture", device=self.means.device)
+        component = source.choices(self.weights, n)
+        z = source.normals(n, self.dim, dtype=self.means.dtype)
         x = torch.empty_like(z)
         for k, (mean, factor) in enumerate(zip(self.means, self._factors, strict=True)):
             rows = component == k

@@ -83,7 +83,7 @@ class PerceptronEnergy(Described):
         return self.grid if self.dim <= 2 else LangevinModel(self, start=self._from_base)
 
     def _from_base(self, n: int, source: torch.Generator) -> Tensor:
-        z = torch.randn(n, self.dim, generator=source, dtype=self.like.dtype, device=self.like.device)
+        z = torch.randn(n, self.dim, generator=source, dtype=self.like.dtype).to(self.like)
         return self.location + self.spread * self.scale * z
 
     def _standard(self, x: Points) -> Points:

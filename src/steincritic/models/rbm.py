@@ -8,7 +8,7 @@ from torch import Tensor
 from steincritic.errors import InputError, check_count
 from steincritic.models.base import Described
 from steincritic.models.mixture import as_parameter
-from steincritic.rng import generator
+from steincritic.rng import Source, generator
 from steincritic.shapes import Numbers, PerPoint, Points, counted
 
 PARAMETERS = ("weights", "visible_bias", "hidden_bias")  # of a machine, as files name them
@@ -61,9 +61,9 @@ class GaussianBernoulliRBM(Described):
 
     def sample(self, n: int, *, seed: int = 0) -> Points:
         check_count(n, name="n")
-        source = generator(seed, "gibbs", device=self.weights.device)
+        source = Source(seed, "gibbs", device=self.weights.device)
         return block_gibbs(
-            self.weights[None], self.visible_bias, self.hidden_bias, n, sweeps=self.sweeps, generator=source
+            self.weights[None], self.visible_bias, self.hidden_bias, n, sweeps=self.sweeps, source=source
         )[0]
 
     def _hidden_field(self, x: Points) -> Tensor:
@@ -77,7 +77,7 @@ def block_gibbs(
     n: int,
     *,
     sweeps: int,
-    generator: torch.Generator,
+    source: Source,
 ) -> Tensor:
     r"""(e, n, d) draws of e machines with their own weights (e, d, m): n parallel chains each.
 
@@ -94,15 +94,16 @@ def block_gibbs(
     # with states 1 for up and 0 for down the mean of x is b - B1/2 + Bh; x is held less the constant part
     constant = inner_bias - 0.5 * inner.sum(-1)[:, None]  # (e, 1, .)
     threshold = constant @ inner + 2 * hidden_bias  # P(h up) = sigmoid(B'x + 2c)
-    y = weights.new_empty(machines, n, inner.shape[1]).normal_(generator=generator).sub_(constant)
+    dtype, shape = weights.dtype, (machines, n, inner.shape[1])
+    y = source.normals(*shape, dtype=dtype).sub_(constant)
     field, h = weights.new_empty(machines, n, m), weights.new_empty(machines, n, m)
     back = inner.mT.contiguous()
     for sweep in range(sweeps):
         if sweep:
-            y.normal_(generator=generator).baddbmm_(h, back)
+            y = source.normals(*shape, dtype=dtype).baddbmm_(h, back)
         torch.baddbmm(threshold, y, inner, out=field).sigmoid_()
-        h.uniform_(generator=generator).lt_(field)
-    x: Tensor = weights.new_empty(machines, n, d).normal_(generator=generator)
+        torch.lt(source.uniforms(machines, n, m, dtype=dtype), field, out=h)
+    x = source.normals(machines, n, d, dtype=dtype)
     return x.add_(bias - 0.5 * weights.sum(-1)[:, None]).baddbmm_(h, weights.mT)
 
 

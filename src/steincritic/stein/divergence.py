@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.func import jvp, vmap
 
 from steincritic.errors import InputError, check_choice, check_count
-from steincritic.rng import generator
+from steincritic.rng import Source
 from steincritic.shapes import PerPoint, Points
 
 VectorField = Callable[[Tensor], Tensor]
@@ -75,21 +75,21 @@ class Probes:
 
     def draw(self, x: Points) -> Tensor:
         """(count, ..., n, d) probes with identity covariance."""
-        source = generator(self.seed, "probes", device=x.device)
+        source = Source(self.seed, "probes", device=x.device)
         shape = (self.count, *x.shape)
         if self.kind == "gaussian":
-            return torch.randn(shape, generator=source, dtype=x.dtype, device=x.device)
+            return source.normals(*shape, dtype=x.dtype)
         if self.kind == "rademacher":
-            signs = torch.randint(0, 2, shape, generator=source, device=x.device)
+            signs = source.integers(2, *shape)
             return (2 * signs - 1).to(x.dtype)
         return self._orthogonal(x, source)
 
-    def _orthogonal(self, x: Points, source: torch.Generator) -> Tensor:
+    def _orthogonal(self, x: Points, source: Source) -> Tensor:
         """Columns of one random rotation per point, each of length sqrt(d)."""
         d = x.shape[-1]
         if self.count > d:
             raise InputError(f"at most {d} orthogonal probes exist in {d} dimensions, got {self.count}")
-        z = torch.randn((*x.shape, self.count), generator=source, dtype=x.dtype, device=x.device)
+        z = source.normals(*x.shape, self.count, dtype=x.dtype)
         rotation: Tensor = torch.linalg.qr(z).Q
         return rotation.movedim(-1, 0) * math.sqrt(d)
 

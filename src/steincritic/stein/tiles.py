@@ -23,6 +23,7 @@ from torch import Tensor
 from steincritic.data.arrays import check_finite
 from steincritic.data.points import ScoredPoints
 from steincritic.errors import InputError, check_choice
+from steincritic.rng import Source
 from steincritic.stein.kernels import RBF, Kernel, distance_factors, squared_scales
 
 WORKSPACE = {"cpu": 2**26, "cuda": 2**31}  # bytes that the arrays of one tile may take together
@@ -140,18 +141,18 @@ def check_pairs(points: ScoredPoints) -> None:
         )
 
 
-def random_signs(n: int, draws: int, *, flip: float, generator: torch.Generator) -> Tensor:
+def random_signs(n: int, draws: int, *, flip: float, source: Source) -> Tensor:
     """(draws, n) of -1 and 1, int8: chains whose next sign differs with probability `flip`.
 
     At flip = 1/2 the signs are independent; below, neighbors agree for about 1/flip rows, as is
     wanted for rows that depend on their neighbors [chwialkowski2016].
     """
-    signs = torch.empty(draws, n, dtype=torch.int8, device=generator.device)
-    probability = torch.full((n,), flip, device=generator.device)
+    signs = torch.empty(draws, n, dtype=torch.int8, device=source.device)
+    probability = torch.full((n,), flip, device=source.device)
     probability[0] = 0.5
     rows = max(1, 2**22 // n)  # bounds the float32 numbers held at a time
     for part in signs.split(rows):
-        uniform = torch.rand(part.shape, generator=generator, device=generator.device)
+        uniform = source.uniforms(*part.shape)
         turns = 1 - 2 * (uniform < probability).to(torch.int8)
         torch.cumprod(turns, -1, dtype=torch.int8, out=part)
     return signs

@@ -21,7 +21,7 @@ from steincritic.gof.power import Rate, Trials, calibrate
 from steincritic.gof.split import Split, split_sizes
 from steincritic.gof.test import GofTest
 from steincritic.models.mixture import GaussianMixture
-from steincritic.rng import derive, generator
+from steincritic.rng import Source, derive
 from steincritic.training.fit import Training, fit_bank
 from steincritic.training.fitted import FittedBank
 from steincritic.training.pacing import DEFAULT_STAGING
@@ -210,8 +210,8 @@ def _uncentered_pool(model: GaussianMixture, n: int, job: CalibrationJob, seed: 
         for t, observed in enumerate(values):
             drawn = sample_points(model, 3 * tested, seed=derive(seed, "pool", k, t), like=x)
             pool = fitted[t : t + 1].witness(_frame(model, seed).enter(drawn))[0]
-            source = generator(seed, "bootstrap", k, t, device=pool.device)
-            null = pooled_bootstrap(pool, tested, draws=draws, generator=source, centered=False)
+            source = Source(seed, "bootstrap", k, t, device=pool.device)
+            null = pooled_bootstrap(pool, tested, draws=draws, source=source, centered=False)
             pvalues.append(float(rank_pvalues(observed[None], null)))
     return Trials(test=job.method, n=n, pvalues=torch.tensor(pvalues, dtype=torch.float64), draws=draws)
 

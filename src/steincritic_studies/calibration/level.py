@@ -20,7 +20,7 @@ from steincritic.gof.power import Rate, trial_seeds
 from steincritic.gof.result import GofResult
 from steincritic.lenses import Critics
 from steincritic.report.style import save, styled
-from steincritic.rng import derive, generator
+from steincritic.rng import Source, derive
 from steincritic.shapes import Points
 from steincritic.training.fit import Training
 from steincritic_studies.calibration.experiment import null_model
@@ -52,8 +52,8 @@ class LogGamma:
         return 2 - x.exp()
 
     def sample(self, n: int, *, seed: int = 0) -> Points:
-        source = generator(seed, "log gamma", device=self.device)
-        u = torch.rand(2, n, self.dim, generator=source, device=self.device).clamp(min=1e-30)
+        source = Source(seed, "log gamma", device=self.device)
+        u = 1 - source.uniforms(2, n, self.dim)
         return (-u.log()).sum(0).log()
 
 

@@ -17,7 +17,7 @@ from steincritic.learning import FittedEnergy, Learning, fit_energy
 from steincritic.models.adapters.outside import require
 from steincritic.models.base import SamplingModel, as_model
 from steincritic.models.rbm import PARAMETERS, GaussianBernoulliRBM
-from steincritic.rng import derive, generator
+from steincritic.rng import Source, derive, generator
 from steincritic.shapes import Points
 from steincritic.training.checkpoint import StateFile, digest_of
 from steincritic.training.progress import Callback
@@ -137,9 +137,9 @@ def fit_flow(
     flow = _new_flow(fit, x.shape[1], seed=seed).to(device)
     optimizer = torch.optim.Adam(flow.parameters(), lr=fit.learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, fit.steps)
-    source = generator(seed, "batches", device=device)
+    source = Source(seed, "batches", device=device)
     for step in range(1, fit.steps + 1):
-        rows = torch.randint(len(x), (fit.batch_size,), generator=source, device=device)
+        rows = source.integers(len(x), fit.batch_size)
         loss = -flow().log_prob((x[rows] - location) / scale).mean()
         optimizer.zero_grad()
         loss.backward()

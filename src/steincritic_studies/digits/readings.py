@@ -8,7 +8,7 @@ from torch import Tensor
 
 from steincritic.diagnosis.points import benjamini_hochberg
 from steincritic.gof.null import mean_gap, permutation, pooled_bootstrap, rank_pvalues
-from steincritic.rng import generator
+from steincritic.rng import Source
 from steincritic.shapes import PerPoint, Points
 from steincritic_studies.digits.data import as_pixels
 
@@ -51,12 +51,12 @@ def mean_test(
 
     The null is the paper's bootstrap from a pool of model draws; `pvalue` is the exact one by permutation.
     """
-    source = generator(seed, "test", device=values.device)
+    source = Source(seed, "test", device=values.device)
     n, pool = len(values), pool.double()
-    null = pooled_bootstrap(pool, n, draws=draws, generator=source, centered=False)
+    null = pooled_bootstrap(pool, n, draws=draws, source=source, centered=False)
     statistic = values.double().mean()
-    exact = permutation(values, pool, draws=draws, generator=source)
-    again = torch.randint(len(judged), (_RESAMPLED, n), generator=source, device=values.device)
+    exact = permutation(values, pool, draws=draws, source=source)
+    again = source.integers(len(judged), _RESAMPLED, n)
     rejected = judged.double()[again].mean(-1) > null.quantile(0.95)
     return {
         "statistic": float(statistic),

@@ -12,7 +12,7 @@ from steincritic.data.points import ScoredPoints
 from steincritic.data.problems import Problem, problem
 from steincritic.gof.null import fresh_monte_carlo, pooled_bootstrap
 from steincritic.models.mixture import GaussianMixture
-from steincritic.rng import derive, generator
+from steincritic.rng import Source, derive
 from steincritic.training.fit import Training, fit_bank
 from steincritic.training.fitted import FittedBank
 from steincritic.training.staging import Staged
@@ -87,7 +87,7 @@ def _statistics(fitted: FittedBank, pair: Problem, config: OneDimension, seed: i
         "data": fresh(pair.data, "data"),
         "model, fresh": fresh(pair.model, "null"),
         "model, pooled": pooled_bootstrap(
-            pool, n, draws=count, generator=generator(seed, "bootstrap", device=pool.device)
+            pool, n, draws=count, source=Source(seed, "bootstrap", device=pool.device)
         ),
     }
     low = min(float(values.min()) for values in sets.values())

@@ -11,7 +11,7 @@ from steincritic.errors import check_choice, check_count
 from steincritic.gof.null import check_draws, fresh_monte_carlo, pooled_bootstrap
 from steincritic.gof.power import Rate
 from steincritic.models.base import SamplingModel
-from steincritic.rng import Streams, derive, generator
+from steincritic.rng import Source, Streams, derive
 from steincritic.shapes import PerPoint, Points
 from steincritic.stein.divergence import exact
 from steincritic.stein.operator import stein_values
@@ -87,8 +87,8 @@ def mean_power(
         ).expand(config.runs, -1)
     else:
         pool = values(model, config.pool * n, "pool")
-        source = generator(seed, "bootstrap", device=pool.device)
-        null = pooled_bootstrap(pool, n, draws=config.runs * config.draws, generator=source).view(
+        source = Source(seed, "bootstrap", device=pool.device)
+        null = pooled_bootstrap(pool, n, draws=config.runs * config.draws, source=source).view(
             config.runs, -1
         )
     pvalues = ((null >= observed[:, None]).sum(-1) + 1) / (config.draws + 1)

@@ -18,7 +18,7 @@ from steincritic.gof.split import Split
 from steincritic.gof.test import GofTest
 from steincritic.models.base import Model
 from steincritic.models.rbm import GaussianBernoulliRBM, block_gibbs, random_rbm
-from steincritic.rng import derive, generator
+from steincritic.rng import Source, derive
 from steincritic.stein.kernels import IMQ, RBF
 from steincritic.training.fit import Training
 from steincritic.training.pacing import DEFAULT_STAGING
@@ -91,7 +91,7 @@ def _rbm_rate(job: PowerJob, device: torch.device) -> Rate:
     """Every trial has its own perturbation of all weights, [liu2016]; the model is the same throughout."""
     sweeps = 20 if job.tiny else 2000
     model = random_rbm(50, 40, seed=derive(job.seed, "machine"), sweeps=sweeps).to(device, torch.float32)
-    source = generator(job.seed, "perturbation", f"{job.sigma:g}", job.n, device=device)
+    source = Source(job.seed, "perturbation", f"{job.sigma:g}", job.n, device=device)
     parts = [
         _perturbed_draws(model, min(100, job.trials - done), job, source)
         for done in range(0, job.trials, 100)
@@ -100,16 +100,16 @@ def _rbm_rate(job: PowerJob, device: torch.device) -> Rate:
 
 
 def _perturbed_draws(
-    model: GaussianBernoulliRBM, machines: int, job: PowerJob, source: torch.Generator
+    model: GaussianBernoulliRBM, machines: int, job: PowerJob, source: Source
 ) -> torch.Tensor:
-    noise = model.weights.new_empty(machines, *model.weights.shape).normal_(generator=source)
+    noise = source.normals(machines, *model.weights.shape, dtype=model.weights.dtype)
     return block_gibbs(
         model.weights + job.sigma * noise,
         model.visible_bias,
         model.hidden_bias,
         job.n,
         sweeps=model.sweeps,
-        generator=source,
+        source=source,
     )
 
 

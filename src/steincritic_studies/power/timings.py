@@ -14,7 +14,7 @@ from steincritic.gof.combined import Combined
 from steincritic.gof.crossfit import CrossFit
 from steincritic.gof.test import GofTest
 from steincritic.gof.thresholds import THRESHOLDS, ModelWitness, Request
-from steincritic.rng import derive, generator
+from steincritic.rng import Source, derive
 from steincritic.stein.kernels import median_distance
 from steincritic.stein.tiles import MEDIAN_RBF, random_signs, stein_sums
 from steincritic.training.critic import fit_critic
@@ -70,7 +70,7 @@ def _whole(points: ScoredPoints, model: Any, test: GofTest) -> dict[str, float]:
 
 
 def _kernel(points: ScoredPoints) -> dict[str, float]:
-    signs = random_signs(len(points), _DRAWS, flip=0.5, generator=generator(0, "signs")).to(points.x.device)
+    signs = random_signs(len(points), _DRAWS, flip=0.5, source=Source(0, "signs", device=points.x.device))
     stein_sums(points, [MEDIAN_RBF])
     statistic, _ = _clock(lambda: stein_sums(points, [MEDIAN_RBF]))
     both, _ = _clock(lambda: stein_sums(points, [MEDIAN_RBF], signs=signs))
@@ -90,11 +90,11 @@ def _loop(points: ScoredPoints) -> dict[str, float]:
     def bootstrap(u: Tensor) -> list[float]:
         draws = []
         for _ in range(_DRAWS):
-            signs = 2.0 * torch.randint(0, 2, (len(u),), generator=source, device=u.device) - 1
+            signs = 2.0 * source.integers(2, len(u)) - 1
             draws.append(float(signs @ u @ signs) / len(u) ** 2)
         return draws
 
-    source = generator(0, "loop", device=points.x.device)
+    source = Source(0, "loop", device=points.x.device)
     statistic, u = _clock(matrix)
     seconds, _ = _clock(lambda: bootstrap(u))
     return {"training": 0.0, "statistic": statistic, "bootstrap": seconds}

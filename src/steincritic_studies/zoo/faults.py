@@ -17,7 +17,7 @@ from steincritic.data.problems import mixture
 from steincritic.models.base import SamplingModel
 from steincritic.models.mixture import GaussianMixture
 from steincritic.models.rbm import GaussianBernoulliRBM, block_gibbs, random_rbm
-from steincritic.rng import derive, generator
+from steincritic.rng import Source, derive
 from steincritic_studies.zoo.models import (
     SIDE,
     Banana,
@@ -47,7 +47,7 @@ class Raw:
 
     def __init__(self, q: ZooModel, trials: int, n: int, *, seed: int, device: torch.device | str) -> None:
         self.q, self.dim, self.trials, self.n, self.seed = q.to(device), q.dim, trials, n, seed
-        self.source = generator(seed, "noise", device=device)
+        self.source = Source(seed, "noise", device=device)
 
     @cached_property
     def x(self) -> Tensor:
@@ -70,10 +70,10 @@ class Raw:
         return x.view(self.trials, self.n, -1).to(self.source.device, torch.float32)
 
     def normal(self, d: int) -> Tensor:
-        return torch.randn(self.trials, self.n, d, generator=self.source, device=self.source.device)
+        return self.source.normals(self.trials, self.n, d)
 
     def uniform(self, d: int) -> Tensor:
-        return torch.rand(self.trials, self.n, d, generator=self.source, device=self.source.device)
+        return self.source.uniforms(self.trials, self.n, d)
 
     def chi_square(self, freedom: float, d: int) -> Tensor:
         return sum((self.normal(d).square() for _ in range(int(freedom))), start=torch.zeros(()))
@@ -196,9 +196,9 @@ def _machines(raw: Raw, sigma: float) -> Tensor:
     """Every dataset has its own perturbation of all weights [liu2016]."""
     q = raw.q
     assert isinstance(q, GaussianBernoulliRBM)
-    noise = q.weights.new_empty(raw.trials, *q.weights.shape).normal_(generator=raw.source)
+    noise = raw.source.normals(raw.trials, *q.weights.shape, dtype=q.weights.dtype)
     biases = q.visible_bias, q.hidden_bias
-    return block_gibbs(q.weights + sigma * noise, *biases, raw.n, sweeps=q.sweeps, generator=raw.source)
+    return block_gibbs(q.weights + sigma * noise, *biases, raw.n, sweeps=q.sweeps, source=raw.source)
 
 
 def _paper(raw: Raw, rho: float, omega: float = 0.8) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from steincritic.models.base import SamplingModel
 from steincritic.models.mixture import GaussianMixture
-from steincritic.rng import generator
+from steincritic.rng import Source, generator
 from steincritic.shapes import PerPoint, Points
 
 SIDE = 8  # pixels of an image
@@ -40,8 +40,8 @@ class Student:
         return -(self.freedom + self.dim) * x / (self.freedom + x.square().sum(-1, keepdim=True))
 
     def sample(self, n: int, *, seed: int = 0) -> Points:
-        source = generator(seed, "student", device=self.device)
-        z = torch.randn(n, self.dim + self.freedom, generator=source, device=self.device)
+        source = Source(seed, "student", device=self.device)
+        z = source.normals(n, self.dim + self.freedom)
         return z[:, : self.dim] / z[:, self.dim :].square().mean(1, keepdim=True).sqrt()
 
 
@@ -64,8 +64,8 @@ class Banana:
         return replaced(-z, 0, -z[..., :1] + 2 * self.curvature * z[..., :1] * z[..., 1:2])
 
     def sample(self, n: int, *, seed: int = 0) -> Points:
-        source = generator(seed, "banana", device=self.device)
-        return bent(torch.randn(n, self.dim, generator=source, device=self.device), self.curvature)
+        source = Source(seed, "banana", device=self.device)
+        return bent(source.normals(n, self.dim), self.curvature)
 
 
 def bent(x: Tensor, curvature: float) -> Tensor:

@@ -12,7 +12,7 @@ from steincritic.errors import InputError, ModelError, check_choice, check_count
 from steincritic.models.adapters.energy import weights_like
 from steincritic.models.base import Described
 from steincritic.models.mixture import as_parameter
-from steincritic.rng import generator
+from steincritic.rng import Source
 from steincritic.shapes import Numbers, Points
 
 _SCORES: dict[str, Callable[[Tensor, Tensor, float, float], Tensor]] = {  # x, net(x), alpha, sigma
@@ -96,8 +96,7 @@ class DiffusionModel(Described):
     def noised(self, x: Numbers, *, seed: int = 0) -> Points:
         """Data at this noise level."""
         data = as_parameter(x, "x")
-        source = generator(seed, "diffusion noise", device=data.device)
-        noise = torch.randn(data.shape, generator=source, dtype=data.dtype, device=data.device)
+        noise = Source(seed, "diffusion noise", device=data.device).normals(*data.shape, dtype=data.dtype)
         return self.alpha * data + self.sigma * noise
 
     @staticmethod

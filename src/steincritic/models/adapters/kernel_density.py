@@ -8,7 +8,7 @@ from torch import Tensor
 from steincritic.errors import InputError, check_count
 from steincritic.models.base import Described
 from steincritic.models.mixture import as_parameter
-from steincritic.rng import generator
+from steincritic.rng import Source
 from steincritic.shapes import Numbers, PerPoint, Points, counted
 
 _BLOCK = 4_000_000  # distances held at once
@@ -57,9 +57,9 @@ class KernelDensity(Described):
 
     def sample(self, n: int, *, seed: int = 0) -> Points:
         check_count(n, name="n")
-        source = generator(seed, "kernel density", device=self.points.device)
-        rows = torch.multinomial(self._log_weights.exp(), n, replacement=True, generator=source)
-        z = torch.randn(n, self.dim, generator=source, dtype=self.points.dtype, device=self.points.device)
+        source = Source(seed, "kernel density", device=self.points.device)
+        rows = source.choices(self._log_weights.exp(), n)
+        z = source.normals(n, self.dim, dtype=self.points.dtype)
         return self.points[rows] + z @ self._factor.T
 
     def _whitened(self, x: Points) -> Points:
