@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from steincritic.cli.guard import FITS, REJECTED, after, described, print_json
 from steincritic.cli.options import (
+    Advanced,
     AsJson,
     Common,
     Data,
     Model,
-    OptionalPath,
-    OptionalText,
     TestOptions,
     model_named,
     parse_shape,
@@ -35,13 +34,13 @@ class Check(Common, AsJson, TestOptions, Model, Data):
     Exit code 0: not rejected, 1: rejected, 2: error.
     """
 
-    fdr: float = 0.1
+    fdr: Advanced[float] = 0.1
     """Accepted share of false discoveries in the list of points."""
-    units: Literal["standard", "raw"] = "standard"
+    units: Advanced[Literal["standard", "raw"]] = "standard"
     """Of the Fisher divergence: columns in standard deviations of the model, or in the units of the data."""
-    image_shape: OptionalText = None
+    image_shape: Advanced[str | None] = None
     """Rows are images of this size, for example 28x28 or 32x32x3."""
-    out: OptionalPath = None
+    out: Path | None = None
     """Folder for report.html, result.json, witness.csv and critic.safetensors."""
     overwrite: bool = False
     """Replace a report that is there."""

@@ -1,6 +1,7 @@
 """compare: rank several models on the same data."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import tyro
@@ -8,11 +9,10 @@ import tyro
 from steincritic.cli.guard import FITS, REJECTED, after, described, print_json
 from steincritic.cli.options import (
     TESTS,
+    Advanced,
     AsJson,
     Common,
     Data,
-    OptionalPath,
-    OptionalText,
     Options,
     TestOptions,
     doubts_in_the_result,
@@ -41,11 +41,11 @@ class Compare(Common, AsJson, TestOptions, _Candidates, Data):
     Exit code 0: not all models are rejected, 1: all are rejected, 2: error.
     """
 
-    test: OptionalText = None
-    """crossfit, split, ksd, ksdagg or fssd; none skips the tests; by default the program decides."""
-    units: Literal["standard", "raw"] = "standard"
+    test: str | None = None
+    """combined, crossfit, split, ksd, ksdagg or fssd; none skips the tests; by default chosen for each."""
+    units: Advanced[Literal["standard", "raw"]] = "standard"
     """Columns in standard deviations of the data, or in the units of the data."""
-    out: OptionalPath = None
+    out: Path | None = None
     """Folder for comparison.json."""
 
     tests: ClassVar[tuple[str, ...]] = (*TESTS, "none")

@@ -1,16 +1,16 @@
 """doctor: is the model adapter right?"""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steincritic.cli.guard import FITS, REJECTED, after, described, print_json
 from steincritic.cli.options import (
+    Advanced,
     AsJson,
     Common,
     Model,
     OnDevice,
-    OptionalCount,
-    OptionalPath,
     Seeded,
     TableOptions,
     check_data,
@@ -32,11 +32,11 @@ class Doctor(Common, AsJson, OnDevice, Seeded, TableOptions, Model):
     Exit code 0: nothing failed, 1: a check failed, 2: error.
     """
 
-    data: OptionalPath = None
+    data: Path | None = None
     """Data that you will test: npy, npz, csv or parquet; needed if the model cannot be sampled."""
-    n: OptionalCount = None
+    n: Advanced[int | None] = None
     """Number of model draws; by default up to 50,000, fewer for a slow model."""
-    out: OptionalPath = None
+    out: Path | None = None
     """Folder for checkup.json."""
 
     def check(self) -> None:

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Literal
 
 from steincritic.cli.guard import FITS, after, described, print_json
 from steincritic.cli.options import (
+    Advanced,
     AsJson,
     Common,
     Data,
     OnDevice,
-    OptionalCount,
-    OptionalNumber,
-    OptionalText,
     Seeded,
     device_named,
     parse_shape,
@@ -59,37 +57,37 @@ class FitEnergy(Common, AsJson, OnDevice, Seeded, Data):
     """Folder for model.safetensors, history.json, samples.png and the checkpoint."""
     energy: Literal["mlp", "rbm"] = "mlp"
     """mlp: a Gaussian energy plus a perceptron; rbm: a Gaussian-Bernoulli restricted Boltzmann machine."""
-    hidden: OptionalText = None
+    hidden: Advanced[str | None] = None
     """Widths of the mlp's layers, by default 128x128; number of the rbm's hidden units, by default 100."""
-    steps: OptionalCount = None
+    steps: int | None = None
     """Steps of the model; by default 1200 (mlp) or 2000 (rbm)."""
-    critic_steps: OptionalCount = None
+    critic_steps: Advanced[int | None] = None
     """Steps of the critic before each step of the model; by default 5."""
-    batch_size: OptionalCount = None
+    batch_size: Advanced[int | None] = None
     """Rows per step; by default 256."""
-    learning_rate: OptionalNumber = None
+    learning_rate: Advanced[float | None] = None
     """Of the model; by default 0.003 (mlp) or 0.001 (rbm)."""
-    critic_learning_rate: OptionalNumber = None
+    critic_learning_rate: Advanced[float | None] = None
     """Of the critic; by default 0.005 (mlp) or 0.001 (rbm)."""
-    lam: OptionalNumber = None
+    lam: Advanced[float | None] = None
     """First weight of the critic's L2 penalty; by default 3 (mlp) or 1 (rbm)."""
-    lam_floor: OptionalNumber = None
+    lam_floor: Advanced[float | None] = None
     """Last weight, if it is staged; without this option the weight is fixed."""
-    lam_decay: float = 0.85
+    lam_decay: Advanced[float] = 0.85
     """Factor of a staged weight per stage."""
-    lam_every: OptionalCount = None
+    lam_every: Advanced[int | None] = None
     """Steps of the model per stage; by default one pass over the data."""
-    weight_decay: OptionalNumber = None
+    weight_decay: Advanced[float | None] = None
     """Of the model; by default 0.1 (mlp) or 0 (rbm)."""
-    critic_weight_decay: OptionalNumber = None
+    critic_weight_decay: Advanced[float | None] = None
     """Of the critic; by default 0. A value such as 0.1 keeps it from learning few rows by heart."""
-    held_out: OptionalNumber = None
+    held_out: Advanced[float | None] = None
     """Share of the rows that is only measured on; by default 0.1."""
-    log_every: OptionalCount = None
+    log_every: Advanced[int | None] = None
     """Steps between two rows of the history and two checkpoints; by default 50."""
-    pictures: int = 4
+    pictures: Advanced[int] = 4
     """How often the picture of samples is drawn, the end included."""
-    image_shape: OptionalText = None
+    image_shape: Advanced[str | None] = None
     """Rows are images of this size, for example 28x28."""
     resume: bool = False
     """Continue from the checkpoint in the folder; the result is that of a run without a break."""

@@ -13,12 +13,11 @@ import tyro
 
 from steincritic.cli.guard import FITS, described, print_json
 from steincritic.cli.options import (
+    Advanced,
     AsJson,
     Common,
     Engine,
     OnDevice,
-    OptionalPath,
-    OptionalText,
     Seeded,
     check_writable,
     device_named,
@@ -73,13 +72,13 @@ class Reproduce(Common, AsJson, OnDevice, Seeded):
     """Of an installed study, for example gm-2d; list shows them all, with how long they take."""
     tiny: bool = False
     """A run of seconds that shows the machinery, not the numbers."""
-    out: OptionalPath = None
+    out: Path | None = None
     """Folder for record, table and figures; results/NAME by default (out/NAME when tiny)."""
-    resume: OptionalPath = None
+    resume: Path | None = None
     """Checkpoint file: kept up to date while training, continued from if it is there."""
-    engine: Engine = "serial"
+    engine: Advanced[Engine] = "serial"
     """Where the jobs of a sweep run: serial (this process, right for a GPU), local (processes) or dask."""
-    address: OptionalText = None
+    address: Advanced[str | None] = None
     """Of a Dask scheduler; without it a cluster is started on this machine."""
     redraw: bool = False
     """Draw table and figures again from the record in the folder, without running anything."""

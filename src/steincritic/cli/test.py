@@ -1,6 +1,7 @@
 """test: the p-value alone."""
 
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from steincritic.cli.guard import FITS, REJECTED, after, described, print_json
 from steincritic.cli.options import (
@@ -8,7 +9,6 @@ from steincritic.cli.options import (
     Common,
     Data,
     Model,
-    OptionalPath,
     TestOptions,
     model_named,
     prepare,
@@ -22,7 +22,7 @@ class Test(Common, AsJson, TestOptions, Model, Data):
     Exit code 0: not rejected, 1: rejected, 2: error.
     """
 
-    out: OptionalPath = None
+    out: Path | None = None
     """Folder for result.json."""
 
     def check(self) -> None:
