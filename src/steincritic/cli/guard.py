@@ -21,6 +21,7 @@ from steincritic.errors import DivergedError, InputError
 
 FITS, REJECTED, ERROR = 0, 1, 2
 INTERRUPTED, TERMINATED = 130, 143  # as shells have it
+_PATIENCE = 1.0  # seconds from an interrupt to one that does not wait for the end
 _SILENCE = 30.0  # seconds, at most, where no bar is shown
 SCHEMA_VERSION = 1  # of the JSON objects; counts up when a name in them changes its meaning
 
@@ -193,19 +194,32 @@ def _warning(message: Warning | str, *_: object, **__: object) -> str:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """SIGTERM is an interrupt in here. Only the main thread can be told of signals."""
+    """SIGTERM is an interrupt in here, as Ctrl-C is. Only the main thread can be told of signals.
+
+    A second signal does not disturb the end that the first began, or after a while ends the process at once.
+    Where there was a signal the process ends here: one that comes while Python takes itself apart kills it.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    first: list[tuple[int, float]] = []
 
-    def end(*_: object) -> None:
-        raise _Terminated
+    def end(number: int, _: object) -> None:
+        if not first:
+            first.append((number, time.monotonic()))
+            raise _Terminated if number == signal.SIGTERM else KeyboardInterrupt
+        if time.monotonic() - first[0][1] > _PATIENCE:
+            os._exit(128 + first[0][0])
 
-    before = signal.signal(signal.SIGTERM, end)
+    heard = [each for each in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(each) != signal.SIG_IGN]
+    before = {each: signal.signal(each, end) for each in heard}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        if first:
+            os._exit(128 + first[0][0])
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
