@@ -66,20 +66,15 @@ class Compare(Common, AsJson, TestOptions, _Candidates, Data):
         from steincritic.files import write_json
 
         models = [model_named(spec) for spec in self.model]
-        table, notes = self.read(self.data, *models)
+        table = self.read(self.data)[0]
         options: dict[str, Any] = {"level": self.level, "seed": self.seed, "units": self.units}
         with doubts_in_the_result():
             test, names = self.for_each(), self.name or self.model
             result = compare(models, table, names=names, test=test, device=self.device, **options)
-        about = {
-            "models": list(self.model),
-            "data": str(self.data),
-            "dropped": table.dropped,
-            "notes": list(notes),
-        }
+        about = {"models": list(self.model), "data": str(self.data), "dropped": table.dropped}
         content = described(result.to_dict(), command="compare", **about)
         if not self.json:
-            _print(result, notes, title=self.data.name)
+            _print(result, title=self.data.name)
         if self.out is not None:
             with after(content):
                 write_json(self.out / "comparison.json", content)
@@ -88,9 +83,9 @@ class Compare(Common, AsJson, TestOptions, _Candidates, Data):
         return REJECTED if result.rejected else FITS
 
 
-def _print(result: "Comparison", notes: tuple[str, ...], *, title: str) -> None:
+def _print(result: "Comparison", *, title: str) -> None:
     from steincritic.cli.printing import print_lines, print_table
     from steincritic.diagnosis.comparison import COLUMNS
 
     print_table(COLUMNS, result.rows(), title=title)
-    print_lines(result.ranking_sentence(), result.verdict_sentence(), *result.caution_lines, *notes)
+    print_lines(result.ranking_sentence(), result.verdict_sentence(), *result.caution_lines, *result.notes)
