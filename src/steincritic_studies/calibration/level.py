@@ -188,7 +188,7 @@ def draw_level(record: Record, folder: Path) -> list[Path]:
 STUDY = Study(
     name="level",
     title="The level of the default test on six null problems",
-    takes="a sweep of many jobs: hours on two cores",
+    takes="2 minutes on an H200",
     full=Level(),
     tiny=Level(problems=("gm-2d", "skewed 5-D"), sizes=((20, 10, 2),), tiny=True),
     run=run,

@@ -267,7 +267,7 @@ def draw_without_draws(record: Record, folder: Path) -> list[Path]:
 STUDY = Study(
     name="level-without-draws",
     title="The combined test by scores alone: level and power",
-    takes="a sweep of many jobs: hours on two cores",
+    takes="jobs of 3 hours together on a CPU",
     full=WithoutDraws(),
     tiny=WithoutDraws(
         nulls=("gm-2d",),

@@ -184,7 +184,7 @@ SPLITS = _study(
 RBM = Study(
     name="rbm-benchmark",
     title="Perturbed restricted Boltzmann machine, 50 visible and 40 hidden units",
-    takes="a sweep of many jobs: hours on two cores",
+    takes="5 minutes on an H200",
     full=RbmBenchmark(by_sigma=_RBM, by_size=_RBM_SIZES),
     tiny=RbmBenchmark(by_sigma=_tiny(_RBM), by_size=_tiny(_RBM_SIZES)),
     run=run_rbm,

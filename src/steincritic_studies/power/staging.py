@@ -55,7 +55,7 @@ def run(config: StagingPower, context: Context) -> Outcome:
 STUDY = Study(
     name="auto-staging",
     title="Power of the split test by staging: suggested, by hand, fixed",
-    takes="a sweep of many jobs: hours on two cores",
+    takes="13 minutes on an H200",
     full=StagingPower(),
     tiny=StagingPower(cells=(("gm-10d", 30, 0.0),), stagings=("auto", "fixed 0.1"), trials=6, tiny=True),
     run=run,
