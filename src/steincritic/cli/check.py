@@ -16,7 +16,6 @@ from steincritic.cli.options import (
     TestOptions,
     model_named,
     parse_shape,
-    prepare,
 )
 from steincritic.errors import InputError
 
@@ -50,8 +49,11 @@ class Check(Common, AsJson, TestOptions, Model, Data):
         if not 0 < self.fdr < 1:
             raise InputError(f"fdr must lie in (0, 1), for example 0.1: got {self.fdr!r}")
         parse_shape(self.image_shape)
-        if self.out is not None:
-            check_free(self.out, overwrite=self.overwrite)
+        there = [] if self.out is None else [name for name in CHECK_FILES if (self.out / name).exists()]
+        if there and not self.overwrite:
+            raise InputError(
+                f"{self.out} holds {there[0]} already; choose another --out, or pass --overwrite"
+            )
 
     def __call__(self) -> int:
         from steincritic.cli.printing import print_files, print_lines, print_verdict
@@ -102,14 +104,6 @@ class Check(Common, AsJson, TestOptions, Model, Data):
         about = About(title=self._title, command=command_line(), config=asdict(self))
         shape = parse_shape(self.image_shape)
         return save_check(result, folder, about=about, content=content, image_shape=shape)
-
-
-def check_free(folder: Path, *, overwrite: bool) -> None:
-    """The folder can be written, and no earlier report would be lost."""
-    prepare(folder)
-    there = [name for name in CHECK_FILES if (folder / name).exists()]
-    if there and not overwrite:
-        raise InputError(f"{folder} holds {there[0]} already; choose another --out, or pass --overwrite")
 
 
 def reading(result: "CheckResult") -> list[str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import tyro
 
-from steincritic.cli.guard import FITS, REJECTED, after, described, print_json
+from steincritic.cli.guard import FITS, REJECTED, described
 from steincritic.cli.options import (
     TESTS,
     Advanced,
@@ -17,7 +17,6 @@ from steincritic.cli.options import (
     TestOptions,
     doubts_in_the_result,
     model_named,
-    prepare,
 )
 from steincritic.errors import InputError
 
@@ -58,12 +57,9 @@ class Compare(Common, AsJson, TestOptions, _Candidates, Data):
             raise InputError(
                 f"give --name once per model: got {len(self.name)} names for {len(self.model)} models"
             )
-        if self.out is not None:
-            prepare(self.out)
 
     def __call__(self) -> int:
         from steincritic.diagnosis.compare import compare
-        from steincritic.files import write_json
 
         models = [model_named(spec) for spec in self.model]
         table = self.read(self.data)[0]
@@ -73,13 +69,7 @@ class Compare(Common, AsJson, TestOptions, _Candidates, Data):
             result = compare(models, table, names=names, test=test, device=self.device, **options)
         about = {"models": list(self.model), "data": str(self.data), "dropped": table.dropped}
         content = described(result.to_dict(), command="compare", **about)
-        if not self.json:
-            _print(result, title=self.data.name)
-        if self.out is not None:
-            with after(content):
-                write_json(self.out / "comparison.json", content)
-        if self.json:
-            print_json(content)
+        self.tell(content, lambda: _print(result, title=self.data.name), "comparison.json")
         return REJECTED if result.rejected else FITS
 
 

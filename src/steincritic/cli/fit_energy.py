@@ -4,7 +4,7 @@ import math
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -18,7 +18,6 @@ from steincritic.cli.options import (
     Seeded,
     device_named,
     parse_shape,
-    prepare,
 )
 from steincritic.errors import InputError, ModelError, check_count
 
@@ -33,17 +32,6 @@ FILES = ("model.safetensors", "history.json", "samples.png")
 _STATE = "checkpoint.safetensors"
 _SHOWN = 500  # draws in the picture
 _SECONDS = 20.0  # between two checkpoints
-_PASSED_ON = (
-    "steps",
-    "critic_steps",
-    "batch_size",
-    "learning_rate",
-    "critic_learning_rate",
-    "weight_decay",
-    "critic_weight_decay",
-    "held_out",
-    "log_every",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,7 +163,8 @@ class FitEnergy(Common, AsJson, OnDevice, Seeded, Data):
         usual = FOR_PERCEPTRONS if self.energy == "mlp" else Learning()
         lam = usual.staging.begin().lam if self.lam is None else self.lam
         floor, decay = (lam, 1.0) if self.lam_floor is None else (self.lam_floor, self.lam_decay)
-        chosen = {name: getattr(self, name) for name in _PASSED_ON if getattr(self, name) is not None}
+        given = {field.name: getattr(self, field.name, None) for field in fields(usual)}
+        chosen = {name: value for name, value in given.items() if value is not None}
         staging = Staged(initial=lam, floor=floor, decay=decay, every=self.lam_every)
         return replace(usual, staging=staging, **chosen)
 
@@ -193,8 +182,7 @@ class FitEnergy(Common, AsJson, OnDevice, Seeded, Data):
         return widths
 
     def _check_folder(self) -> None:
-        """The folder can be written, and no earlier run would be lost."""
-        prepare(self.out)
+        """No earlier run would be lost."""
         if self.resume:
             if not (self.out / _STATE).exists():
                 raise InputError(f"{self.out} holds no {_STATE} to go on from; leave out --resume")

@@ -12,39 +12,20 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from contextvars import ContextVar
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from steincritic.cli.folders import alone_in
 from steincritic.cli.streams import Standing, shown
 from steincritic.errors import DivergedError, InputError
+
+if TYPE_CHECKING:
+    from steincritic.cli.options import Options
 
 FITS, REJECTED, ERROR = 0, 1, 2
 INTERRUPTED, TERMINATED = 130, 143  # as shells have it
 _PATIENCE = 1.0  # seconds from an interrupt to one that does not wait for the end
 _SILENCE = 30.0  # seconds, at most, where no bar is shown
 SCHEMA_VERSION = 1  # of the JSON objects; counts up when a name in them changes its meaning
-
-
-class Command(Protocol):
-    """Options that can be checked, and the work."""
-
-    @property
-    def folder(self) -> Path | None:
-        """That it writes into, alone."""
-
-    @property
-    def kept(self) -> str:
-        """What an interrupt leaves, and how to go on."""
-
-    @property
-    def tells(self) -> bool:
-        """Does it say by itself how far it is?"""
-
-    def check(self) -> None:
-        """Refuse what can be seen to be wrong without torch."""
-
-    def __call__(self) -> int: ...
 
 
 @dataclass
@@ -79,7 +60,7 @@ class _Terminated(KeyboardInterrupt):
     """SIGTERM, which ends a command as Ctrl-C does."""
 
 
-def perform(command: Command, manner: Manner) -> int:
+def perform(command: "Options", manner: Manner) -> int:
     """Check the options of a command, then run it with its output where it belongs."""
     manner.follow(command)
     command.check()

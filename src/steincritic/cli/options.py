@@ -8,7 +8,7 @@ shows `Advanced` options after the others.
 import csv
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 import tyro
 
 from steincritic.cli.folders import prepare
-from steincritic.cli.guard import FITS
+from steincritic.cli.guard import after, print_json
 from steincritic.cli.parsing import ADVANCED
 from steincritic.errors import (
     DoubtfulWarning,
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from steincritic.gof.test import GofTest
     from steincritic.models import base
 
-__all__ = ["FITS", "Common", "device_named", "prepare"]  # FITS is here for those who have the rest
-
 T = TypeVar("T")
 Advanced = Annotated[T, ADVANCED]
 Engine = Literal["serial", "local", "dask"]  # of sweeps, whose jobs are whole programs
@@ -57,17 +55,23 @@ class Options:
 
     @property
     def folder(self) -> Path | None:
-        """That it writes into."""
+        """That it writes into, alone."""
         folder: Path | None = getattr(self, "out", None)
         return folder
 
     @property
     def kept(self) -> str:
-        """What an interrupt leaves."""
+        """What an interrupt leaves, and how to go on."""
         return "nothing was written"
 
     def check(self) -> None:
         """Refuse what can be seen to be wrong without torch."""
+        if self.folder is not None:
+            prepare(self.folder)
+
+    def __call__(self) -> int:
+        """The work; the exit code."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +88,18 @@ class Common(Options):
 class AsJson(Options):
     json: bool = False
     """Print one JSON object on standard output and nothing else."""
+
+    def tell(self, content: dict[str, Any], show: Callable[[], None], file: str) -> None:
+        """Show a result; its object goes to the file in the folder of --out, or to standard output."""
+        from steincritic.files import write_json
+
+        if not self.json:
+            show()
+        if self.folder is not None:
+            with after(content):
+                write_json(self.folder / file, content)
+        if self.json:
+            print_json(content)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,6 @@ from steincritic.cli.options import (
     Seeded,
     check_writable,
     device_named,
-    prepare,
 )
 from steincritic.errors import InputError, did_you_mean
 
@@ -111,10 +110,7 @@ class Reproduce(Common, AsJson, OnDevice, Seeded):
             return
         study_point(self.name)
         record = self._folder / "record.json"
-        if self.redraw:
-            return
-        prepare(self._folder)
-        if record.exists() and not self.overwrite:
+        if record.exists() and not (self.redraw or self.overwrite):
             raise InputError(
                 f"{record} is there already: draw it with --redraw, choose another --out, or pass --overwrite"
             )

@@ -26,7 +26,6 @@ from steincritic.training.fit import Training
 from steincritic_studies.calibration.experiment import null_model
 from steincritic_studies.record import Record
 from steincritic_studies.study import Context, Outcome, Study
-from steincritic_studies.sweep import run_sweep
 from steincritic_studies.tables import devices, document, markdown
 from steincritic_studies.zoo.models import Student, normal
 
@@ -94,7 +93,7 @@ def run(config: Level, context: Context) -> Outcome:
         for name in config.problems
         for n, runs, parts in config.sizes
     ]
-    rows = run_sweep(run_level_job, jobs, folder=context.jobs, engine=context.engine, address=context.address)
+    rows = context.sweep(run_level_job, jobs)
     return Outcome({"rows": list(rows)}, {"total": time.perf_counter() - start})
 
 
