@@ -20,7 +20,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from steincritic.errors import FileFormatError, InputError
+from steincritic.errors import FileFormatError, InputError, first_line
 
 if sys.platform != "win32":
     import fcntl
@@ -28,7 +28,8 @@ if sys.platform != "win32":
 _VERSION = 2  # of the files of tensors, whatever their kind
 _BLANK = b"0" * 64  # where the hash of a file will stand
 _UNFINISHED = ".steincritic"  # ends the names of files that are being written
-_DAMAGE = (SafetensorError, ValueError, KeyError, TypeError, AttributeError, AssertionError, RuntimeError)
+_MISFITS = (ArithmeticError, LookupError, TypeError, AttributeError, AssertionError, RuntimeError)
+_DAMAGE = (SafetensorError, ValueError, *_MISFITS)
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -165,6 +166,27 @@ def read_tensors(
     if found != kind:
         raise FileFormatError(f"{path} must be a file of kind {kind!r}, it is one of kind {found!r}")
     return {name: value.to(device) for name, value in tensors.items()}, about
+
+
+@contextmanager
+def rebuilding(path: str | Path) -> Iterator[None]:
+    """What a whole file holds is put together in here; where it does not fit, the file is refused."""
+    try:
+        yield
+    except FileFormatError:
+        raise
+    except _DAMAGE as error:
+        kind = "" if isinstance(error, InputError) else f"{type(error).__name__} "
+        raise FileFormatError(f"{path} is damaged: {kind}{first_line(error)}") from None
+
+
+def taken(tensors: Mapping[str, Tensor], name: str, like: Tensor) -> Tensor:
+    """A tensor that is put in the place of another; torch's programs may not look at its size."""
+    found = tensors[name]
+    if (found.shape, found.dtype) != (like.shape, like.dtype):
+        wanted = f"{tuple(like.shape)} {like.dtype}"
+        raise ValueError(f"{name} must be {wanted}, it is {tuple(found.shape)} {found.dtype}")
+    return found
 
 
 def _told(data: bytes) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from steincritic.errors import InputError
 from steincritic.files import write_atomically
 from steincritic.training.progress import Callback, ProgressBar
 from steincritic_studies.record import Record, environment
+from steincritic_studies.sweep import Job, Result, run_sweep
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +31,10 @@ class Context:
     jobs: Path = Path("out/jobs")  # results of the jobs of a sweep
     engine: EngineName = "serial"
     address: str | None = None
+
+    def sweep(self, function: Callable[[Job], Result], jobs: Sequence[Job]) -> list[Result]:
+        """What the function makes of each job, where this study runs."""
+        return run_sweep(function, jobs, folder=self.jobs, engine=self.engine, address=self.address)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,8 @@
 """Damaged files of every kind: one line, or the same result again; no other result and no traceback."""
 
+import copy
 import json
+import math
 import pickle
 import random
 import struct
@@ -8,7 +10,7 @@ import warnings
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, reduce
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,7 +20,7 @@ import pytest
 import torch
 
 import steincritic as sc
-from steincritic.errors import DoubtfulWarning, FileFormatError, InputError
+from steincritic.errors import DivergedError, DoubtfulWarning, FileFormatError, InputError
 from steincritic.files import read_tensors, write_tensors
 from steincritic.gof.watch_state import load_watch
 from steincritic.learning import EnergyMLP, Learning, fit_energy
@@ -430,6 +432,69 @@ def test_what_a_file_claims_is_bounded_before_it_is_built(claim, specimens, tmp_
     with pytest.raises(FileFormatError) as caught:
         claim(tmp_path / "file", specimens)
     assert "\n" not in str(caught.value)
+
+
+# Files with a right hash and absurd values.
+
+FORGED = {  # of which kind the files are, by their own words
+    "critic": "critic",
+    "machine": "model",
+    "perceptron": "model",
+    "training": "training checkpoint",
+    "learning": "learning checkpoint",
+    "null runs": "null runs",
+    "watch state": "watch state",
+}
+ABSURD = (1e308, -1, None, "x", [], {}, 10**30, math.inf, math.nan)
+
+
+def leaves(content, path=()):
+    """Where something stands in nested lists and objects."""
+    pairs = content.items() if isinstance(content, dict) else enumerate(content)
+    for key, value in pairs:
+        yield (*path, key)
+        if isinstance(value, dict | list):
+            yield from leaves(value, (*path, key))
+
+
+def absurd_tensors(value):
+    yield from (value.new_zeros(()), value.new_zeros((0,) * max(1, value.ndim)), value[None])
+    yield from (-torch.ones_like(value), torch.full_like(value, torch.nan))
+    yield from (value.to(torch.int64), value.to(torch.complex64))
+    if value.ndim:
+        yield value[:-1]
+
+
+def forgeries(tensors, about):
+    for path in leaves(about):
+        for value in ABSURD if path != ("identity",) else ():
+            changed = copy.deepcopy(about)
+            place = reduce(lambda part, key: part[key], path[:-1], changed)
+            place[path[-1]] = value
+            yield f"{path} is {value!r}", tensors, changed
+    for name, value in tensors.items():
+        for k, other in enumerate(absurd_tensors(value)):
+            yield f"{name} is absurd in way {k}", tensors | {name: other}, about
+        yield f"{name} is missing", {key: tensors[key] for key in tensors if key != name}, about
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_forged_values_are_refused_in_one_line_or_do_no_harm(name, specimens, tmp_path):
+    """A sample of them: what a value does to Adam's program may be a segmentation fault."""
+    path = tmp_path / "whole"
+    path.write_bytes(specimens(name)[0])
+    cases = list(forgeries(*read_tensors(path, kind=FORGED[name])))
+    for k, (what, tensors, about) in enumerate(random.Random(name).sample(cases, min(len(cases), 120))):
+        file = tmp_path / str(k) / "file"
+        write_tensors(file, tensors, about, kind=FORGED[name])
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DoubtfulWarning)
+                KINDS[name].read(file, 0)
+        except (InputError, DivergedError) as error:
+            assert "\n" not in str(error), what
+        except Exception as error:
+            pytest.fail(f"{what}: {error!r}")
 
 
 def test_every_kind_of_state_file_is_here():

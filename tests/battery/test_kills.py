@@ -1,4 +1,4 @@
-"""Ended at any time by SIGTERM or SIGKILL: no half of a file, and the same command works again."""
+"""Ended at any time by a signal or two: no half of a file, and the same command works again."""
 
 import json
 import random
@@ -66,6 +66,23 @@ def test_a_kill_leaves_no_half_of_a_file_and_a_rerun_works(place, name, end, tim
     left = [file for file in files(place / "out") if not file.startswith("jobs")]
     assert len([file for file in left if "/." not in f"/{file}"]) >= count or name == "reproduce"
     assert not any("unfinished" in file for file in left)
+
+
+@pytest.mark.parametrize("gap", [0.0, 0.005, 0.05])
+@pytest.mark.parametrize("seconds", [3.0, 4.5, 6.0])
+def test_a_second_interrupt_does_not_disturb_the_end(place, seconds, gap):
+    process = started(
+        "test x.npy --model gm-2d --test crossfit --no-cache --out out", place, OMP_NUM_THREADS="2"
+    )
+    time.sleep(seconds)
+    for _ in range(2):
+        process.send_signal(signal.SIGINT)
+        time.sleep(gap)
+    _, err = process.communicate(timeout=PATIENCE)
+    if process.returncode in (0, 1):
+        pytest.skip("done before the interrupt")
+    assert process.returncode == 130 and not files(place / "out")
+    assert err.splitlines()[-1].startswith("steincritic: interrupted; ") and err.count("interrupted") == 1
 
 
 def _again(line, place, *, done):

@@ -58,6 +58,32 @@ def test_sigterm_says_what_was_kept_and_how_to_go_on(place):
     assert err == f"steincritic: interrupted; {told}\n"
 
 
+_STUBBORN = """
+import pathlib, time
+
+def score(x):
+    pathlib.Path("begun").touch()
+    while True:
+        try:
+            time.sleep(100)
+        except KeyboardInterrupt:
+            pathlib.Path("ignored").touch()
+"""
+
+
+def test_a_later_interrupt_ends_what_the_first_did_not(place):
+    (place / "m.py").write_text(_STUBBORN)
+    process = started("test x.npy --model m.py:score", place)
+    for mark in ("begun", "ignored"):
+        end = time.monotonic() + PATIENCE
+        while not (place / mark).exists() and time.monotonic() < end:
+            time.sleep(0.05)
+        time.sleep(1.2 * guard._PATIENCE)
+        process.send_signal(signal.SIGINT)
+    assert process.wait(PATIENCE) == 130
+    process.communicate()
+
+
 def test_outside_the_main_thread_signals_are_left_alone():
     codes = []
     work = lambda: codes.append(guard.guarded(lambda manner: 0, guard.Manner()))  # noqa: E731

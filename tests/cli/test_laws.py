@@ -281,6 +281,19 @@ def test_options_have_the_names_that_python_has(name):
     assert not options & {"method", "methods", "B", "random_state", "alpha"}
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("columns", ["5", "80", "300"])
+def test_the_help_shows_few_options_first_and_the_advanced_ones_apart(name, columns, run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", columns)
+    basic, advanced = run(f"{name} --help")[1].split("\nadvanced options:\n")
+    basic = basic.split("\noptions:\n")[1]
+    for option in options_of(command(name)):
+        entry = f"  {option.usage}"
+        lines = [line for line in f"{basic}\n{advanced}".splitlines() if f"{line} ".startswith(f"{entry} ")]
+        assert len(lines) == 1 and lines[0] in (advanced if option.advanced else basic), option
+    assert 3 <= sum(line[2] != " " for line in basic.splitlines() if line) <= 11 and "  --quiet" in advanced
+
+
 def test_the_defaults_that_the_help_of_fit_energy_names_are_those_of_the_library(run):
     text = " ".join(run("fit-energy --help")[1].replace("│", " ").split())
     usual = Learning()

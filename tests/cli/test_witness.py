@@ -115,7 +115,7 @@ BAD = {
     "witness x.npy --critic nowhere --model models.py:normal": "no such file: nowhere",
     "witness x.npy --critic x.csv --model models.py:normal": "x.csv is not a steincritic file or is damaged",
     "witness x.npy --critic other --model models.py:normal": "it is one of kind 'else'",
-    "witness x.npy --critic doctored --model models.py:normal": "doctored: the critic is damaged",
+    "witness x.npy --critic doctored --model models.py:normal": "doctored is damaged",
     "witness x.npy --critic cut --model models.py:normal": "cut is not a steincritic file or is damaged",
     "witness x.npy --critic critic --model models.py:three": "a critic of another model than GaussianMixture",
     "witness x.npy --critic critic --model models.py:moved": "their scores differ at 16 of 16 points",

@@ -199,6 +199,15 @@ def test_a_score_with_its_sign_turned_is_told():
     assert "scores that point outward" not in kinds(halves, halves.sample(300, seed=1), by_scores=True)
 
 
+@pytest.mark.parametrize("factor", [0.5, 1.0, 2.0])
+def test_a_score_that_may_be_off_by_a_factor_is_told(factor):
+    x = PLANE.sample(300, seed=9)
+    told = "one factor in all columns"
+    assert (told in kinds((lambda y: factor * PLANE.score(y), None), x)) == (factor != 1)
+    assert told not in kinds((lambda y: PLANE.score(y) * torch.tensor([1.0, factor]), None), x)
+    assert told not in kinds(PLANE, 2 * x)  # draws of the model show that its score is right
+
+
 def test_row_numbers_are_told_and_are_no_dependence():
     x = PLANE.sample(200, seed=10)
     x[:, 1] = torch.arange(200) + 7

@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from steincritic.cli.guard import FITS, REJECTED, after, described, print_json
 from steincritic.cli.options import (
+    Advanced,
     AsJson,
     Common,
     Data,
     Model,
-    OptionalPath,
-    OptionalText,
     TestOptions,
     model_named,
     parse_shape,
-    prepare,
 )
 from steincritic.errors import InputError
 
@@ -35,13 +33,13 @@ class Check(Common, AsJson, TestOptions, Model, Data):
     Exit code 0: not rejected, 1: rejected, 2: error.
     """
 
-    fdr: float = 0.1
+    fdr: Advanced[float] = 0.1
     """Accepted share of false discoveries in the list of points."""
-    units: Literal["standard", "raw"] = "standard"
+    units: Advanced[Literal["standard", "raw"]] = "standard"
     """Of the Fisher divergence: columns in standard deviations of the model, or in the units of the data."""
-    image_shape: OptionalText = None
+    image_shape: Advanced[str | None] = None
     """Rows are images of this size, for example 28x28 or 32x32x3."""
-    out: OptionalPath = None
+    out: Path | None = None
     """Folder for report.html, result.json, witness.csv and critic.safetensors."""
     overwrite: bool = False
     """Replace a report that is there."""
@@ -51,8 +49,11 @@ class Check(Common, AsJson, TestOptions, Model, Data):
         if not 0 < self.fdr < 1:
             raise InputError(f"fdr must lie in (0, 1), for example 0.1: got {self.fdr!r}")
         parse_shape(self.image_shape)
-        if self.out is not None:
-            check_free(self.out, overwrite=self.overwrite)
+        there = [] if self.out is None else [name for name in CHECK_FILES if (self.out / name).exists()]
+        if there and not self.overwrite:
+            raise InputError(
+                f"{self.out} holds {there[0]} already; choose another --out, or pass --overwrite"
+            )
 
     def __call__(self) -> int:
         from steincritic.cli.printing import print_files, print_lines, print_verdict
@@ -103,14 +104,6 @@ class Check(Common, AsJson, TestOptions, Model, Data):
         about = About(title=self._title, command=command_line(), config=asdict(self))
         shape = parse_shape(self.image_shape)
         return save_check(result, folder, about=about, content=content, image_shape=shape)
-
-
-def check_free(folder: Path, *, overwrite: bool) -> None:
-    """The folder can be written, and no earlier report would be lost."""
-    prepare(folder)
-    there = [name for name in CHECK_FILES if (folder / name).exists()]
-    if there and not overwrite:
-        raise InputError(f"{folder} holds {there[0]} already; choose another --out, or pass --overwrite")
 
 
 def reading(result: "CheckResult") -> list[str]:

@@ -1,23 +1,22 @@
 """compare: rank several models on the same data."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import tyro
 
-from steincritic.cli.guard import FITS, REJECTED, after, described, print_json
+from steincritic.cli.guard import FITS, REJECTED, described
 from steincritic.cli.options import (
     TESTS,
+    Advanced,
     AsJson,
     Common,
     Data,
-    OptionalPath,
-    OptionalText,
     Options,
     TestOptions,
     doubts_in_the_result,
     model_named,
-    prepare,
 )
 from steincritic.errors import InputError
 
@@ -41,11 +40,11 @@ class Compare(Common, AsJson, TestOptions, _Candidates, Data):
     Exit code 0: not all models are rejected, 1: all are rejected, 2: error.
     """
 
-    test: OptionalText = None
-    """crossfit, split, ksd, ksdagg or fssd; none skips the tests; by default the program decides."""
-    units: Literal["standard", "raw"] = "standard"
+    test: str | None = None
+    """combined, crossfit, split, ksd, ksdagg or fssd; none skips the tests; by default chosen for each."""
+    units: Advanced[Literal["standard", "raw"]] = "standard"
     """Columns in standard deviations of the data, or in the units of the data."""
-    out: OptionalPath = None
+    out: Path | None = None
     """Folder for comparison.json."""
 
     tests: ClassVar[tuple[str, ...]] = (*TESTS, "none")
@@ -58,39 +57,25 @@ class Compare(Common, AsJson, TestOptions, _Candidates, Data):
             raise InputError(
                 f"give --name once per model: got {len(self.name)} names for {len(self.model)} models"
             )
-        if self.out is not None:
-            prepare(self.out)
 
     def __call__(self) -> int:
         from steincritic.diagnosis.compare import compare
-        from steincritic.files import write_json
 
         models = [model_named(spec) for spec in self.model]
-        table, notes = self.read(self.data, *models)
+        table = self.read(self.data)[0]
         options: dict[str, Any] = {"level": self.level, "seed": self.seed, "units": self.units}
         with doubts_in_the_result():
             test, names = self.for_each(), self.name or self.model
             result = compare(models, table, names=names, test=test, device=self.device, **options)
-        about = {
-            "models": list(self.model),
-            "data": str(self.data),
-            "dropped": table.dropped,
-            "notes": list(notes),
-        }
+        about = {"models": list(self.model), "data": str(self.data), "dropped": table.dropped}
         content = described(result.to_dict(), command="compare", **about)
-        if not self.json:
-            _print(result, notes, title=self.data.name)
-        if self.out is not None:
-            with after(content):
-                write_json(self.out / "comparison.json", content)
-        if self.json:
-            print_json(content)
+        self.tell(content, lambda: _print(result, title=self.data.name), "comparison.json")
         return REJECTED if result.rejected else FITS
 
 
-def _print(result: "Comparison", notes: tuple[str, ...], *, title: str) -> None:
+def _print(result: "Comparison", *, title: str) -> None:
     from steincritic.cli.printing import print_lines, print_table
     from steincritic.diagnosis.comparison import COLUMNS
 
     print_table(COLUMNS, result.rows(), title=title)
-    print_lines(result.ranking_sentence(), result.verdict_sentence(), *result.caution_lines, *notes)
+    print_lines(result.ranking_sentence(), result.verdict_sentence(), *result.caution_lines, *result.notes)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from steincritic.cli.check import command_line, reading
 from steincritic.cli.guard import FITS, after, described, print_json
-from steincritic.cli.options import AsJson, Common, TestOptions, prepare
+from steincritic.cli.options import AsJson, Common, TestOptions
 from steincritic.errors import InputError, check_count
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ class Demo(Common, AsJson, TestOptions):
     def check(self) -> None:
         super().check()
         check_count(self.n, name="n")
-        prepare(self.out)
 
     def __call__(self) -> int:
         from steincritic.cli.printing import print_files, print_verdict

@@ -1,21 +1,20 @@
 """doctor: is the model adapter right?"""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steincritic.cli.guard import FITS, REJECTED, after, described, print_json
+from steincritic.cli.guard import FITS, REJECTED, described
 from steincritic.cli.options import (
+    Advanced,
     AsJson,
     Common,
     Model,
     OnDevice,
-    OptionalCount,
-    OptionalPath,
     Seeded,
     TableOptions,
     check_data,
     object_named,
-    prepare,
 )
 from steincritic.errors import check_count
 
@@ -32,11 +31,11 @@ class Doctor(Common, AsJson, OnDevice, Seeded, TableOptions, Model):
     Exit code 0: nothing failed, 1: a check failed, 2: error.
     """
 
-    data: OptionalPath = None
+    data: Path | None = None
     """Data that you will test: npy, npz, csv or parquet; needed if the model cannot be sampled."""
-    n: OptionalCount = None
+    n: Advanced[int | None] = None
     """Number of model draws; by default up to 50,000, fewer for a slow model."""
-    out: OptionalPath = None
+    out: Path | None = None
     """Folder for checkup.json."""
 
     def check(self) -> None:
@@ -45,12 +44,9 @@ class Doctor(Common, AsJson, OnDevice, Seeded, TableOptions, Model):
             check_count(self.n, name="n")
         if self.data is not None:
             check_data(self.data)
-        if self.out is not None:
-            prepare(self.out)
 
     def __call__(self) -> int:
         from steincritic.diagnosis.doctor.doctor import doctor
-        from steincritic.files import write_json
 
         device = None if self.device == "auto" else self.device
         table = None if self.data is None else self.read(self.data)[0]
@@ -61,13 +57,7 @@ class Doctor(Common, AsJson, OnDevice, Seeded, TableOptions, Model):
             "dropped": 0 if table is None else table.dropped,
         }
         content = described(checkup.to_dict(), command="doctor", **about)
-        if not self.json:
-            _print(checkup, title=self.model)
-        if self.out is not None:
-            with after(content):
-                write_json(self.out / "checkup.json", content)
-        if self.json:
-            print_json(content)
+        self.tell(content, lambda: _print(checkup, title=self.model), "checkup.json")
         return FITS if checkup.ok else REJECTED
 
 

@@ -4,23 +4,20 @@ import math
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from steincritic.cli.guard import FITS, after, described, print_json
 from steincritic.cli.options import (
+    Advanced,
     AsJson,
     Common,
     Data,
     OnDevice,
-    OptionalCount,
-    OptionalNumber,
-    OptionalText,
     Seeded,
     device_named,
     parse_shape,
-    prepare,
 )
 from steincritic.errors import InputError, ModelError, check_count
 
@@ -35,17 +32,6 @@ FILES = ("model.safetensors", "history.json", "samples.png")
 _STATE = "checkpoint.safetensors"
 _SHOWN = 500  # draws in the picture
 _SECONDS = 20.0  # between two checkpoints
-_PASSED_ON = (
-    "steps",
-    "critic_steps",
-    "batch_size",
-    "learning_rate",
-    "critic_learning_rate",
-    "weight_decay",
-    "critic_weight_decay",
-    "held_out",
-    "log_every",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,37 +45,37 @@ class FitEnergy(Common, AsJson, OnDevice, Seeded, Data):
     """Folder for model.safetensors, history.json, samples.png and the checkpoint."""
     energy: Literal["mlp", "rbm"] = "mlp"
     """mlp: a Gaussian energy plus a perceptron; rbm: a Gaussian-Bernoulli restricted Boltzmann machine."""
-    hidden: OptionalText = None
+    hidden: Advanced[str | None] = None
     """Widths of the mlp's layers, by default 128x128; number of the rbm's hidden units, by default 100."""
-    steps: OptionalCount = None
+    steps: int | None = None
     """Steps of the model; by default 1200 (mlp) or 2000 (rbm)."""
-    critic_steps: OptionalCount = None
+    critic_steps: Advanced[int | None] = None
     """Steps of the critic before each step of the model; by default 5."""
-    batch_size: OptionalCount = None
+    batch_size: Advanced[int | None] = None
     """Rows per step; by default 256."""
-    learning_rate: OptionalNumber = None
+    learning_rate: Advanced[float | None] = None
     """Of the model; by default 0.003 (mlp) or 0.001 (rbm)."""
-    critic_learning_rate: OptionalNumber = None
+    critic_learning_rate: Advanced[float | None] = None
     """Of the critic; by default 0.005 (mlp) or 0.001 (rbm)."""
-    lam: OptionalNumber = None
+    lam: Advanced[float | None] = None
     """First weight of the critic's L2 penalty; by default 3 (mlp) or 1 (rbm)."""
-    lam_floor: OptionalNumber = None
+    lam_floor: Advanced[float | None] = None
     """Last weight, if it is staged; without this option the weight is fixed."""
-    lam_decay: float = 0.85
+    lam_decay: Advanced[float] = 0.85
     """Factor of a staged weight per stage."""
-    lam_every: OptionalCount = None
+    lam_every: Advanced[int | None] = None
     """Steps of the model per stage; by default one pass over the data."""
-    weight_decay: OptionalNumber = None
+    weight_decay: Advanced[float | None] = None
     """Of the model; by default 0.1 (mlp) or 0 (rbm)."""
-    critic_weight_decay: OptionalNumber = None
+    critic_weight_decay: Advanced[float | None] = None
     """Of the critic; by default 0. A value such as 0.1 keeps it from learning few rows by heart."""
-    held_out: OptionalNumber = None
+    held_out: Advanced[float | None] = None
     """Share of the rows that is only measured on; by default 0.1."""
-    log_every: OptionalCount = None
+    log_every: Advanced[int | None] = None
     """Steps between two rows of the history and two checkpoints; by default 50."""
-    pictures: int = 4
+    pictures: Advanced[int] = 4
     """How often the picture of samples is drawn, the end included."""
-    image_shape: OptionalText = None
+    image_shape: Advanced[str | None] = None
     """Rows are images of this size, for example 28x28."""
     resume: bool = False
     """Continue from the checkpoint in the folder; the result is that of a run without a break."""
@@ -177,7 +163,8 @@ class FitEnergy(Common, AsJson, OnDevice, Seeded, Data):
         usual = FOR_PERCEPTRONS if self.energy == "mlp" else Learning()
         lam = usual.staging.begin().lam if self.lam is None else self.lam
         floor, decay = (lam, 1.0) if self.lam_floor is None else (self.lam_floor, self.lam_decay)
-        chosen = {name: getattr(self, name) for name in _PASSED_ON if getattr(self, name) is not None}
+        given = {field.name: getattr(self, field.name, None) for field in fields(usual)}
+        chosen = {name: value for name, value in given.items() if value is not None}
         staging = Staged(initial=lam, floor=floor, decay=decay, every=self.lam_every)
         return replace(usual, staging=staging, **chosen)
 
@@ -195,8 +182,7 @@ class FitEnergy(Common, AsJson, OnDevice, Seeded, Data):
         return widths
 
     def _check_folder(self) -> None:
-        """The folder can be written, and no earlier run would be lost."""
-        prepare(self.out)
+        """No earlier run would be lost."""
         if self.resume:
             if not (self.out / _STATE).exists():
                 raise InputError(f"{self.out} holds no {_STATE} to go on from; leave out --resume")

@@ -12,38 +12,20 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from contextvars import ContextVar
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from steincritic.cli.folders import alone_in
 from steincritic.cli.streams import Standing, shown
 from steincritic.errors import DivergedError, InputError
 
+if TYPE_CHECKING:
+    from steincritic.cli.options import Options
+
 FITS, REJECTED, ERROR = 0, 1, 2
 INTERRUPTED, TERMINATED = 130, 143  # as shells have it
+_PATIENCE = 1.0  # seconds from an interrupt to one that does not wait for the end
 _SILENCE = 30.0  # seconds, at most, where no bar is shown
 SCHEMA_VERSION = 1  # of the JSON objects; counts up when a name in them changes its meaning
-
-
-class Command(Protocol):
-    """Options that can be checked, and the work."""
-
-    @property
-    def folder(self) -> Path | None:
-        """That it writes into, alone."""
-
-    @property
-    def kept(self) -> str:
-        """What an interrupt leaves, and how to go on."""
-
-    @property
-    def tells(self) -> bool:
-        """Does it say by itself how far it is?"""
-
-    def check(self) -> None:
-        """Refuse what can be seen to be wrong without torch."""
-
-    def __call__(self) -> int: ...
 
 
 @dataclass
@@ -78,7 +60,7 @@ class _Terminated(KeyboardInterrupt):
     """SIGTERM, which ends a command as Ctrl-C does."""
 
 
-def perform(command: Command, manner: Manner) -> int:
+def perform(command: "Options", manner: Manner) -> int:
     """Check the options of a command, then run it with its output where it belongs."""
     manner.follow(command)
     command.check()
@@ -193,19 +175,32 @@ def _warning(message: Warning | str, *_: object, **__: object) -> str:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """SIGTERM is an interrupt in here. Only the main thread can be told of signals."""
+    """SIGTERM is an interrupt in here, as Ctrl-C is. Only the main thread can be told of signals.
+
+    A second signal does not disturb the end that the first began, or after a while ends the process at once.
+    Where there was a signal the process ends here: one that comes while Python takes itself apart kills it.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    first: list[tuple[int, float]] = []
 
-    def end(*_: object) -> None:
-        raise _Terminated
+    def end(number: int, _: object) -> None:
+        if not first:
+            first.append((number, time.monotonic()))
+            raise _Terminated if number == signal.SIGTERM else KeyboardInterrupt
+        if time.monotonic() - first[0][1] > _PATIENCE:
+            os._exit(128 + first[0][0])
 
-    before = signal.signal(signal.SIGTERM, end)
+    heard = [each for each in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(each) != signal.SIG_IGN]
+    before = {each: signal.signal(each, end) for each in heard}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        if first:
+            os._exit(128 + first[0][0])
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

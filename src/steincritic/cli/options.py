@@ -1,23 +1,25 @@
 """The options that commands share, each defined once, and what they mean in Python.
 
 A command inherits the options it has. Fields come in the order of the bases, the last one first. `check`
-of every class refuses what can be seen to be wrong without torch, which only the functions import.
+of every class refuses what can be seen to be wrong without torch, which only the functions import. The help
+shows `Advanced` options after the others.
 """
 
 import csv
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
 import tyro
 
 from steincritic.cli.folders import prepare
-from steincritic.cli.guard import FITS
+from steincritic.cli.guard import after, print_json
+from steincritic.cli.parsing import ADVANCED
 from steincritic.errors import (
     DoubtfulWarning,
     InputError,
@@ -36,18 +38,10 @@ if TYPE_CHECKING:
     from steincritic.gof.test import GofTest
     from steincritic.models import base
 
-__all__ = ["FITS", "Common", "Device", "device_named", "prepare"]  # FITS is here for those who have the rest
-
-Device = Annotated[str, tyro.conf.arg(help="cpu, cuda, or auto: a GPU where there is one.")]
+T = TypeVar("T")
+Advanced = Annotated[T, ADVANCED]
 Engine = Literal["serial", "local", "dask"]  # of sweeps, whose jobs are whole programs
-OptionalEngine = Annotated[
-    Literal["serial", "threads", "local", "dask"] | None, tyro.conf.arg(help_behavior_hint="")
-]
-DataPath = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DATA")]
-OptionalText = Annotated[str | None, tyro.conf.arg(metavar="TEXT", help_behavior_hint="")]
-OptionalPath = Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="")]
-OptionalCount = Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")]
-OptionalNumber = Annotated[float | None, tyro.conf.arg(metavar="FLOAT", help_behavior_hint="")]
+DataPath = tyro.conf.Positional[Path]
 
 TESTS = ("combined", "crossfit", "split", "ksd", "ksdagg", "fssd")
 _STDIN = "-"
@@ -61,26 +55,32 @@ class Options:
 
     @property
     def folder(self) -> Path | None:
-        """That it writes into."""
+        """That it writes into, alone."""
         folder: Path | None = getattr(self, "out", None)
         return folder
 
     @property
     def kept(self) -> str:
-        """What an interrupt leaves."""
+        """What an interrupt leaves, and how to go on."""
         return "nothing was written"
 
     def check(self) -> None:
         """Refuse what can be seen to be wrong without torch."""
+        if self.folder is not None:
+            prepare(self.folder)
+
+    def __call__(self) -> int:
+        """The work; the exit code."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)
 class Common(Options):
-    quiet: bool = False
+    quiet: Advanced[bool] = False
     """Print nothing but errors, and the object of --json; the exit code tells the verdict."""
-    config: OptionalPath = None
+    config: Advanced[Path | None] = None
     """TOML file with options by the same names; the command line has the last word."""
-    traceback: bool = False
+    traceback: Advanced[bool] = False
     """Show where an error arose instead of one line."""
 
 
@@ -89,6 +89,18 @@ class AsJson(Options):
     json: bool = False
     """Print one JSON object on standard output and nothing else."""
 
+    def tell(self, content: dict[str, Any], show: Callable[[], None], file: str) -> None:
+        """Show a result; its object goes to the file in the folder of --out, or to standard output."""
+        from steincritic.files import write_json
+
+        if not self.json:
+            show()
+        if self.folder is not None:
+            with after(content):
+                write_json(self.folder / file, content)
+        if self.json:
+            print_json(content)
+
 
 @dataclass(frozen=True, kw_only=True)
 class TableOptions(Options):
@@ -96,11 +108,11 @@ class TableOptions(Options):
 
     drop_nan: bool = False
     """Leave out rows with NaN or infinite values, and count them."""
-    columns: OptionalText = None
+    columns: str | None = None
     """Columns to use, in this order, such as a,b,c; by default all."""
-    exclude: OptionalText = None
+    exclude: Advanced[str | None] = None
     """Columns to leave out, such as a,b."""
-    id_column: OptionalText = None
+    id_column: Advanced[str | None] = None
     """Column that names the rows; it may hold text, and is no part of the data."""
 
     def check(self) -> None:
@@ -162,7 +174,8 @@ class Seeded(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class OnDevice(Options):
-    device: Device = "auto"
+    device: Advanced[str] = "auto"
+    """cpu, cuda, or auto: a GPU where there is one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,22 +184,22 @@ class TestOptions(OnDevice, Seeded):
 
     __test__: ClassVar[bool] = False  # not one for pytest
 
-    test: OptionalText = None
+    test: str | None = None
     """combined, crossfit, split, ksd, ksdagg or fssd; by default the program decides and says why."""
     level: float = 0.05
     """Accepted probability of a false alarm."""
-    draws: OptionalCount = None
+    draws: Advanced[int | None] = None
     """Number of null draws B; by default that of the test."""
-    precision: OptionalNumber = None
+    precision: Advanced[float | None] = None
     """Smallest p-value that is wanted of the combined test, such as 0.001; decides the null draws."""
-    dependent: bool = False
+    dependent: Advanced[bool] = False
     """Rows are in time order and depend on each other: test by scores alone, with slow random signs."""
-    cache: bool = True
+    cache: Advanced[bool] = True
     """Keep null runs on disk and use them again."""
-    engine: OptionalEngine = None
+    engine: Advanced[Literal["serial", "threads", "local", "dask"] | None] = None
     """Where null runs are computed: serial (one thread), threads, local (processes) or dask; by default
     threads on a CPU, serial on a GPU."""
-    address: OptionalText = None
+    address: Advanced[str | None] = None
     """Address of a Dask scheduler; without it a cluster is started on this machine."""
 
     tests: ClassVar[tuple[str, ...]] = TESTS

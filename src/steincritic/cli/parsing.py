@@ -1,18 +1,21 @@
 """From arguments to a command: what tyro would refuse with a box of text is refused here in one line.
 
-tyro makes the help text and the command's object; the options, and so the names and types that are
-checked here, are the fields of the command's dataclass.
+tyro makes the command's object; the options, and so the names and types that are checked here, are the fields
+of the command's dataclass, and the help is made of their docstrings.
 """
 
+import inspect
 import io
 import re
+import shutil
+import textwrap
 import types
 import typing
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr, suppress
+from contextlib import redirect_stderr
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import tyro
 
@@ -22,6 +25,10 @@ from steincritic.errors import InputError, did_you_mean
 C = TypeVar("C", bound=Callable[[], int])
 
 _POSITIONAL = typing.get_args(tyro.conf.Positional[int])[1]
+ADVANCED = "advanced"  # in the type of an option
+_EXPLAINED = re.compile(r'^    (\w+): [^\n]*\n    """(.*?)"""', re.M | re.S)  # a field and its docstring
+_VALUES = {int: "INT", float: "FLOAT", str: "TEXT", Path: "PATH"}
+_NARROWEST, _WIDEST = 20, 80  # columns of text in the help
 _BOX = re.compile(r"[─-╿]+")  # the characters of which boxes are drawn
 
 
@@ -34,11 +41,25 @@ class Option:
     choices: tuple[str, ...]
     many: bool  # may be given more than once
     positional: bool
-    required: bool
+    advanced: bool
+    default: Any  # MISSING where a value is required
 
     @property
     def shown(self) -> str:
         return self.name.upper() if self.positional else f"--{self.name.replace('_', '-')}"
+
+    @property
+    def required(self) -> bool:
+        return self.default is MISSING
+
+    @property
+    def usage(self) -> str:
+        """With its value."""
+        if self.positional:
+            return self.shown
+        if self.kind is bool:
+            return f"{self.shown}, --no-{self.shown[2:]}" if self.default else self.shown
+        return f"{self.shown} {'|'.join(self.choices) or _VALUES[self.kind]}"
 
     def check(self, value: str) -> None:
         if self.choices and value not in self.choices:
@@ -72,8 +93,33 @@ def parsed(name: str, command: type[C], arguments: list[str]) -> C:
 
 
 def print_help(name: str, command: type[C]) -> None:
-    with suppress(SystemExit):
-        tyro.cli(command, prog=f"steincritic {name}", args=["--help"])
+    """What is required, what most users need, and the advanced options apart."""
+    options = sorted(options_of(command), key=lambda option: (not option.positional, not option.required))
+    required = " ".join(option.usage for option in options if option.required)
+    explained: dict[str, str] = {}
+    for base in reversed(command.__mro__[:-1]):
+        explained |= _EXPLAINED.findall(inspect.getsource(base))
+    print(" ".join(f"usage: steincritic {name} {required} [options]".split()))
+    print(f"\n{inspect.getdoc(command)}")
+    for title, advanced in {"options": False, "advanced options": True}.items():
+        print(f"\n{title}:")
+        for option in options:
+            if option.advanced == advanced:
+                print(_entry(option, explained[option.name]))
+
+
+def _entry(option: Option, text: str) -> str:
+    """The option, and what it does beside it; below it if it is long."""
+    if option.required:
+        text += " (required)"
+    elif option.default not in (None, ()) and option.default is not False:
+        text += f" (default: {option.default})"
+    width, indent = shutil.get_terminal_size().columns, " " * 22
+    width = min(max(width - len(indent), _NARROWEST), _WIDEST)
+    filled = textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
+    lines = "\n".join(indent + line for line in filled)
+    start = f"  {option.usage}"
+    return start + lines[len(start) :] if len(start) < len(indent) - 1 else f"{start}\n{lines}"
 
 
 def options_of(command: type) -> Iterator[Option]:
@@ -94,7 +140,8 @@ def options_of(command: type) -> Iterator[Option]:
             choices,
             many,
             _POSITIONAL in extras,
-            field.default is MISSING and field.default_factory is MISSING,
+            ADVANCED in extras,
+            field.default,
         )
 
 

@@ -13,16 +13,14 @@ import tyro
 
 from steincritic.cli.guard import FITS, described, print_json
 from steincritic.cli.options import (
+    Advanced,
     AsJson,
     Common,
     Engine,
     OnDevice,
-    OptionalPath,
-    OptionalText,
     Seeded,
     check_writable,
     device_named,
-    prepare,
 )
 from steincritic.errors import InputError, did_you_mean
 
@@ -73,13 +71,13 @@ class Reproduce(Common, AsJson, OnDevice, Seeded):
     """Of an installed study, for example gm-2d; list shows them all, with how long they take."""
     tiny: bool = False
     """A run of seconds that shows the machinery, not the numbers."""
-    out: OptionalPath = None
+    out: Path | None = None
     """Folder for record, table and figures; results/NAME by default (out/NAME when tiny)."""
-    resume: OptionalPath = None
+    resume: Path | None = None
     """Checkpoint file: kept up to date while training, continued from if it is there."""
-    engine: Engine = "serial"
+    engine: Advanced[Engine] = "serial"
     """Where the jobs of a sweep run: serial (this process, right for a GPU), local (processes) or dask."""
-    address: OptionalText = None
+    address: Advanced[str | None] = None
     """Of a Dask scheduler; without it a cluster is started on this machine."""
     redraw: bool = False
     """Draw table and figures again from the record in the folder, without running anything."""
@@ -112,10 +110,7 @@ class Reproduce(Common, AsJson, OnDevice, Seeded):
             return
         study_point(self.name)
         record = self._folder / "record.json"
-        if self.redraw:
-            return
-        prepare(self._folder)
-        if record.exists() and not self.overwrite:
+        if record.exists() and not (self.redraw or self.overwrite):
             raise InputError(
                 f"{record} is there already: draw it with --redraw, choose another --out, or pass --overwrite"
             )

@@ -3,19 +3,18 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from steincritic.cli.guard import FITS, REJECTED, described, print_json
 from steincritic.cli.options import (
+    Advanced,
     AsJson,
     Common,
     Data,
     DataPath,
     Model,
     OnDevice,
-    OptionalCount,
-    OptionalNumber,
-    OptionalPath,
     check_writable,
     model_named,
 )
@@ -44,16 +43,16 @@ class Watch(Common, AsJson, OnDevice, Model, Data):
     """csv file, one point per row; - for standard input."""
     batch: int = 100
     """Rows that are looked at together; the last batch may be smaller."""
-    level: OptionalNumber = None
+    level: float | None = None
     """Accepted probability of a false alarm; by default 0.05, or that of the state."""
-    seed: OptionalCount = None
+    seed: int | None = None
     """Decides every random choice; by default 0, or that of the state."""
-    state: OptionalPath = None
+    state: Path | None = None
     """File that keeps the state after every batch. If it exists, the watch continues from it: in a file, rows
     that were seen are skipped; from standard input, all rows are taken as new."""
     follow: bool = False
     """Wait for more rows at the end of the file."""
-    idle: OptionalNumber = None
+    idle: Advanced[float | None] = None
     """Stop waiting after this many seconds without a new row."""
     json: bool = False
     """Print one JSON object per batch on standard output and nothing else."""

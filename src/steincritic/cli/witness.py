@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from steincritic.cli.guard import FITS, described, print_json
 from steincritic.cli.options import (
+    Advanced,
     AsJson,
     Common,
     Data,
     DataPath,
     Model,
     OnDevice,
-    OptionalPath,
     Options,
     check_writable,
     device_named,
@@ -57,11 +57,11 @@ class Witness(Common, AsJson, OnDevice, _CriticFile, Model, Data):
 
     data: DataPath
     """npy, npz, csv or parquet file, one point per row; - for csv on standard input."""
-    out: OptionalPath = None
+    out: Path | None = None
     """csv file for row (from 0), line, id, witness, pvalue, and the columns that contribute most."""
-    chunk: int = 100_000
+    chunk: Advanced[int] = 100_000
     """Rows held in memory at a time."""
-    draws: int = 1999
+    draws: Advanced[int] = 1999
     """Draws of the model that rows are ranked among; a p-value is the share with as large a witness."""
 
     takes_stdin: ClassVar[bool] = True

@@ -25,7 +25,7 @@ from steincritic.critics.network import Network
 from steincritic.critics.trunk import SharedTrunk
 from steincritic.data.arrays import ArrayLike, as_points, check_finite
 from steincritic.data.frame import Frame
-from steincritic.data.points import ScoredPoints, arranged, score_points, scored
+from steincritic.data.points import ScoredPoints, arranged, reading_notes, score_points, scored
 from steincritic.devices import DeviceLike, resolve_device
 from steincritic.diagnosis.comparison import Comparison, errors_of
 from steincritic.diagnosis.fisher import UNITS, FisherTerms, Units
@@ -126,6 +126,7 @@ def compare(
         seed=seed,
         units=units,
         caveats=_caveats(scorers, labels, points, getattr(used, "columns", None)),
+        notes=reading_notes(x, used),
     )
 
 

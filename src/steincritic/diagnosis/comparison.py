@@ -35,6 +35,7 @@ class Comparison:
     seed: int
     units: str
     caveats: tuple[str, ...] = ()  # what all of this takes for granted and the data do not show
+    notes: tuple[str, ...] = ()  # on how the data were read
 
     @property
     def estimates(self) -> PerMember:
@@ -111,7 +112,7 @@ class Comparison:
             lines.append(self.verdict_sentence())
         confidence = f"{100 * (1 - self.level):g} % confidence for all pairs, and for all bounds, together"
         unit = "" if self.units == "standard" else "; in the raw units of the data"
-        return "\n".join([*lines, *self.caution_lines, f"{self.n} points; {confidence}{unit}."])
+        return "\n".join([*lines, *self.caution_lines, f"{self.n} points; {confidence}{unit}.", *self.notes])
 
     @property
     def caution_lines(self) -> list[str]:
@@ -196,6 +197,7 @@ class Comparison:
             "seed": self.seed,
             "units": self.units,
             "caveats": list(self.caveats),
+            "notes": list(self.notes),
             "summary": self.summary(),
         }
 

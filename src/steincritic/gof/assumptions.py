@@ -15,7 +15,7 @@ from torch import Tensor
 from steincritic.data.points import ScoredPoints, answer
 from steincritic.errors import ModelError, listed
 from steincritic.gof.result import Caveat
-from steincritic.models.base import DensityModel, Model, fitted_points
+from steincritic.models.base import DensityModel, Model, SamplingModel, fitted_points
 from steincritic.models.mixing import autocorrelation_time
 from steincritic.models.mixture import GaussianMixture
 
@@ -36,6 +36,7 @@ _MANY = 100  # rows from which on these are at least 10, else 5
 _HARD = (0.35, 0.3)  # their distance as a share of those further in, 1/4 where a density ends; of few rows
 _INWARD = 0.5  # least mean score there, in standard deviations, of a density that vanishes at its edge
 _OUTWARD, _SURE = 0.5, 5.0  # mean of x_j s_j, which is -1 under the model; in standard errors
+_FACTOR, _ALIKE = 0.25, 3.0  # of the score, from 1 at least; between columns in standard errors, at most
 _LOOKED_AT = 2_000  # rows whose log-density is asked for
 _NAMED = 6
 _MOST = 5_000  # rows that are looked at, the first ones
@@ -128,6 +129,21 @@ def _outward(sight: _Sight) -> Iterator[Caveat]:
             "The score points away from the middle of the data. Is its sign turned (the gradient of an "
             "energy where that of the log-density is wanted)?",
             grave=True,
+        )
+
+
+def _rescaled(sight: _Sight) -> Iterator[Caveat]:
+    """A score off by a factor looks like a wrong spread; a log-density, or draws, would tell them apart."""
+    if sight.model is None or isinstance(sight.model, DensityModel | SamplingModel) or sight.x.shape[1] < 2:
+        return
+    pull = (sight.x.mean(0) - sight.x) * sight.points.score  # (n, d) with mean 1 under the model
+    factor, error = float(pull.mean()), float(pull.mean(1).std()) / math.sqrt(len(pull))
+    alike = (pull.mean(0) - factor).abs() < _ALIKE * pull.std(0) / math.sqrt(len(pull))
+    if bool(alike.all()) and factor > 0 and abs(factor - 1) > max(_FACTOR, _SURE * error):
+        yield Caveat(
+            "one factor in all columns",
+            f"In every column the score is about {factor:.2g} times as large as it would be for these data: "
+            "their spread is not the model's, or the score is off by that factor (a temperature, say).",
         )
 
 
@@ -331,6 +347,7 @@ _LOOKS: tuple[Callable[[_Sight], Iterator[Caveat]], ...] = (
     _constant,
     _outside,
     _outward,
+    _rescaled,
     _numbered,
     _repeated,
     _dependent,

@@ -98,8 +98,10 @@ class NullRuns:
             self._size = max(1, min(most // torch.get_num_threads(), piece))
         elif on_cpu:
             self._size = min(most, _BLOCK)
-        kept = cache.get(key)
-        self._known = None if kept is None else kept["runs"]
+        kept = (cache.get(key) or {}).get("runs")
+        if kept is not None and ((kept.ndim, kept.dtype) != (2, torch.float64) or bool(kept.isnan().any())):
+            kept = None
+        self._known = kept if kept is not None and kept.numel() else None
         self.reused = 0 if self._known is None else len(self._known)
 
     def rows(self, start: int, count: int) -> Tensor:

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from steincritic.critics.mlp import MLP
 from steincritic.data.points import ScoredPoints
-from steincritic.errors import FileFormatError, InputError, check_level
-from steincritic.files import read_tensors, write_tensors
+from steincritic.errors import InputError, check_level
+from steincritic.files import read_tensors, rebuilding, write_tensors
 from steincritic.gof.betting import Bettor, Sequential
 from steincritic.gof.evalues import pooled_wealth
 from steincritic.rng import derive
@@ -114,7 +114,7 @@ class WatchState:
 def load_watch(path: str | Path) -> WatchState:
     """Read a state that `WatchState.save` wrote, to go on with `watch(q, stream, state=...)`."""
     tensors, about = read_tensors(Path(path), kind=_KIND)
-    try:
+    with rebuilding(path):
         state = WatchState(
             test=_test(about["test"]),
             **{name: about[name] for name in _COUNTS},
@@ -125,9 +125,7 @@ def load_watch(path: str | Path) -> WatchState:
             notes=tuple(about["notes"]),
         )
         _check(state)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        first_line = str(error).splitlines()[0] if str(error) else "no message"
-        raise FileFormatError(f"{path} is damaged: {type(error).__name__} {first_line}") from None
+        state.to_dict()  # needs every number
     return state
 
 

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from steincritic.critics.bank import Bank
 from steincritic.critics.network import Buffers
-from steincritic.errors import DivergedError, InputError
+from steincritic.errors import DivergedError, InputError, check_count
+from steincritic.files import rebuilding, taken
 from steincritic.learning.learnable import Learnable, Weights
 from steincritic.learning.settings import Learning
 from steincritic.learning.state import LearningCheckpoint, State
@@ -215,13 +216,15 @@ class Run:
         saved = self.checkpoint.load(self._identity, device=self.rows.device)
         if saved is None:
             return 0
-        for part, held in self._held().items():
-            for name, value in held.items():
-                value.copy_(saved.parts[part][name])
-        restore_moments(self.model_optimizer, self.weights, saved.parts["model adam"])
-        restore_moments(self.critic_optimizer, self.critic.parameters, saved.parts["critic adam"])
-        self.history = History({name: value.cpu() for name, value in saved.parts["history"].items()})
-        self._enter(saved.stage)
+        with rebuilding(self.checkpoint.path):
+            check_count(saved.step, name="step", least=0, most=self.config.steps)
+            for part, held in self._held().items():
+                for name, value in held.items():
+                    value.copy_(taken(saved.parts[part], name, value))
+            restore_moments(self.model_optimizer, self.weights, saved.parts["model adam"])
+            restore_moments(self.critic_optimizer, self.critic.parameters, saved.parts["critic adam"])
+            self.history = History({name: value.cpu() for name, value in saved.parts["history"].items()})
+            self._enter(saved.stage)
         return saved.step
 
     def _held(self) -> dict[str, Mapping[str, Tensor]]:

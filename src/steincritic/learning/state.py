@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 
 import torch
 
+from steincritic.files import rebuilding
 from steincritic.training.checkpoint import Parts, StateFile, flattened, in_parts
 from steincritic.training.staging import Stage
 
@@ -31,7 +32,8 @@ class LearningCheckpoint(StateFile):
         if found is None:
             return None
         tensors, about = found
-        return State(int(about["step"]), Stage(**about["stage"]), in_parts(tensors))
+        with rebuilding(self.path):
+            return State(about["step"], Stage(**about["stage"]), in_parts(tensors))
 
     def save(self, identity: str, state: State, *, last: bool) -> None:
         if self.is_due or last:

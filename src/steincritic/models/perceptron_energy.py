@@ -41,7 +41,8 @@ class PerceptronEnergy(Described):
         self.location = as_parameter(location, "location").to(self.like)
         self.scale = as_parameter(scale, "scale").to(self.like)
         check_positive(spread, name="spread")
-        self.spread = spread
+        self.spread = float(spread)
+        check_positive(self.spread * self.spread, name="square of the spread")
         self.dim = self.weights["w1"].shape[0]
         if self.location.shape != (self.dim,) or self.scale.shape != (self.dim,):
             raise InputError(f"location and scale must have shape ({self.dim},), as w1 has {self.dim} rows")

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from steincritic.errors import FileFormatError, InputError
-from steincritic.files import read_tensors, write_tensors
+from steincritic.errors import InputError
+from steincritic.files import read_tensors, rebuilding, write_tensors
 from steincritic.models.base import Model
 from steincritic.models.perceptron_energy import PerceptronEnergy
 from steincritic.models.rbm import PARAMETERS, GaussianBernoulliRBM
@@ -31,12 +31,10 @@ def save_model(model: Model, path: str | Path) -> None:
 
 def load_saved(path: str | Path) -> SavedModel:
     tensors, about = read_tensors(Path(path), kind=_KIND)
-    try:
+    with rebuilding(path):
         if about["kind"] == "rbm":
             return GaussianBernoulliRBM(*(tensors[name] for name in PARAMETERS), sweeps=about["sweeps"])
         if about["kind"] != "mlp":
             raise KeyError(about["kind"])
         base = {name: tensors.pop(name) for name in ("location", "scale")}
         return PerceptronEnergy(tensors, **base, spread=about["spread"])
-    except (KeyError, TypeError, InputError) as error:
-        raise FileFormatError(f"{path} is a damaged model file: {error}") from None

@@ -17,7 +17,7 @@ from torch import Tensor
 from steincritic.critics.bank import Bank
 from steincritic.data.points import ScoredPoints
 from steincritic.errors import InputError
-from steincritic.files import read_tensors, write_tensors
+from steincritic.files import read_tensors, rebuilding, taken, write_tensors
 from steincritic.training.staging import Stage
 
 Parts = Mapping[str, Mapping[str, Tensor]]  # by the part they belong to and by name
@@ -68,7 +68,7 @@ class Saved:
     def into_optimizer(self, bank: Bank, optimizer: torch.optim.Optimizer) -> None:
         """Put weights and moments back in place."""
         for name, parameter in bank.parameters.items():
-            parameter.copy_(self.parts["weights"][name])
+            parameter.copy_(taken(self.parts["weights"], name, parameter))
         restore_moments(optimizer, bank.parameters, self.parts["adam"])
 
 
@@ -82,8 +82,9 @@ class Checkpoint(StateFile):
         if found is None:
             return None
         tensors, about = found
-        stages = [Stage(**stage) for stage in about["stages"]]
-        return Saved(int(about["epoch"]), stages, list(about["failures"]), in_parts(tensors))
+        with rebuilding(self.path):
+            stages = [Stage(**stage) for stage in about["stages"]]
+            return Saved(about["epoch"], stages, list(about["failures"]), in_parts(tensors))
 
     def save(
         self,
@@ -129,9 +130,11 @@ def moments(optimizer: torch.optim.Optimizer, parameters: Mapping[str, Tensor]) 
 def restore_moments(
     optimizer: torch.optim.Optimizer, parameters: Mapping[str, Tensor], saved: Mapping[str, Tensor]
 ) -> None:
+    step = torch.zeros((), dtype=torch.float32)  # as fused programs have it
     for name, parameter in parameters.items():
+        wanted = {"step": step, "exp_avg": parameter, "exp_avg_sq": parameter}
         optimizer.state[parameter] = {
-            key: saved[f"{name}/{key}"].clone() for key in ("step", "exp_avg", "exp_avg_sq")
+            key: taken(saved, f"{name}/{key}", like).clone() for key, like in wanted.items()
         }
 
 

@@ -16,8 +16,8 @@ from steincritic.data.arrays import as_points
 from steincritic.data.frame import Frame, model_frame
 from steincritic.data.points import PointsLike, ScoredPoints, model_and_points, score_points, scored
 from steincritic.devices import DeviceLike
-from steincritic.errors import FileFormatError, InputError, check_choice, first_line
-from steincritic.files import read_tensors, write_tensors
+from steincritic.errors import InputError, check_choice
+from steincritic.files import read_tensors, rebuilding, taken, write_tensors
 from steincritic.models.base import Model, ModelLike, as_model
 from steincritic.rng import derive, generator
 from steincritic.shapes import PerPoint, Points
@@ -31,7 +31,6 @@ from steincritic.training.staging import Staged, Staging
 from steincritic.training.suggest import suggest_stagings
 
 _KIND = "critic"
-_MISFITS = (KeyError, TypeError, ValueError, RuntimeError, IndexError, AssertionError, StopIteration)
 _KNOWN_BY = 16  # points
 _ROUNDING = 1e-3  # between devices and precisions; another model differs by far more
 _HELD_OUT = 0.2  # of the points, for the monitor, as in [repasky2023] section 5.2
@@ -121,24 +120,20 @@ class Critic:
         model: Model | None = None,
         network: nn.Module | None = None,
     ) -> "Critic":
-        """A critic from its state; raises FileFormatError where the state is not whole."""
-        try:
-            rebuilt: Network = ModuleNetwork(network) if network is not None else MLP(**about["network"])
-            count = len(tensors["coefficients"])
-            parts = in_parts(tensors)
-            snapshots = in_parts(parts["snapshot"])
-            banks = tuple(Bank(rebuilt, dict(snapshots[str(k)])) for k in range(count))
-            fitted = FittedBank(
-                Snapshots(banks, tensors["coefficients"]),
-                History(dict(parts.get("history", {}))),
-                (int(about["seed"]),),
-                (None,),
-            )
-            frame = Frame(tensors["frame/location"], tensors["frame/scale"])
-            _check_fit(fitted, frame)
-        except _MISFITS as error:
-            what = f"{type(error).__name__} {first_line(error)}"
-            raise FileFormatError(f"the critic is damaged: {what}") from None
+        """A critic from its state, within `rebuilding` the file that it is in."""
+        rebuilt: Network = ModuleNetwork(network) if network is not None else MLP(**about["network"])
+        count = len(tensors["coefficients"])
+        parts = in_parts(tensors)
+        snapshots = in_parts(parts["snapshot"])
+        banks = tuple(Bank(rebuilt, dict(snapshots[str(k)])) for k in range(count))
+        fitted = FittedBank(
+            Snapshots(banks, tensors["coefficients"]),
+            History(dict(parts.get("history", {}))),
+            (int(about["seed"]),),
+            (None,),
+        )
+        frame = Frame(tensors["frame/location"], tensors["frame/scale"])
+        _check_fit(fitted, frame)
         return cls(fitted, frame, model)
 
     def save(self, path: str | Path) -> None:
@@ -302,12 +297,13 @@ def load_critic(
     if about.get("network") is None and network is None:
         raise InputError(f"{path} holds a critic that was an nn.Module; pass network=<that module>")
     adapted = None if model is None else as_model(model)
-    try:
+    with rebuilding(path):
         critic = Critic.from_state(tensors, about, model=adapted, network=network)
-    except FileFormatError as error:
-        raise FileFormatError(f"{path}: {error}") from None
-    if adapted is not None and "model/x" in tensors:
-        _check_same(adapted, tensors["model/x"], tensors["model/score"], path)
+        known = None
+        if "model/x" in tensors:
+            known = ScoredPoints(tensors["model/x"], taken(tensors, "model/score", tensors["model/x"]))
+    if adapted is not None and known is not None:
+        _check_same(adapted, known, path)
     return critic
 
 
@@ -321,10 +317,11 @@ def _fingerprint(model: Model, frame: Frame) -> dict[str, Tensor]:
         return {}
 
 
-def _check_same(model: Model, x: Tensor, score: Tensor, path: str | Path) -> None:
+def _check_same(model: Model, known: ScoredPoints, path: str | Path) -> None:
     """Refuse another model than the critic's, whose witness would mean nothing."""
+    score = known.score
     try:
-        again = score_points(model, x).score.cpu()
+        again = score_points(model, known.x).score.cpu()
     except InputError:
         again = torch.full_like(score, torch.inf)
     slack = _ROUNDING * float(score.nan_to_num(0.0).abs().mean())
@@ -332,15 +329,16 @@ def _check_same(model: Model, x: Tensor, score: Tensor, path: str | Path) -> Non
     if bool(differ.any()):
         raise InputError(
             f"{path} is a critic of another model than {model!r}: their scores differ at {int(differ.sum())} "
-            f"of {len(x)} points; pass the model that it was fitted against"
+            f"of {len(known)} points; pass the model that it was fitted against"
         )
 
 
 def _check_fit(fitted: FittedBank, frame: Frame) -> None:
     """Do the loaded arrays have the names and shapes of such a critic?"""
     bank, dim = fitted.snapshots.banks[0], len(frame.scale)
-    if frame.location.ndim != 1 or frame.location.shape != frame.scale.shape:
-        raise ValueError(f"frame of shapes {tuple(frame.location.shape)} and {tuple(frame.scale.shape)}")
+    if frame.location.ndim != 1 or not frame.scale.is_floating_point():
+        raise ValueError(f"frame of shape {tuple(frame.location.shape)}, of {frame.scale.dtype}")
+    taken({"frame": frame.location}, "frame", frame.scale)
     if isinstance(bank.network, MLP):  # compared before anything of the claimed widths is made
         wanted = {name: (1, *shape) for name, shape in bank.network.shapes(dim).items()}
     else:

@@ -17,6 +17,7 @@ from steincritic.critics.network import Buffers, Network, Parameters
 from steincritic.data.points import ScoredPoints
 from steincritic.engine import one_thread
 from steincritic.errors import InputError, check_choice, check_count, check_positive
+from steincritic.files import rebuilding
 from steincritic.rng import Streams
 from steincritic.shapes import BankPoints, PerMember
 from steincritic.stein.operator import stein_values
@@ -308,11 +309,13 @@ class _Run:
         saved = self.checkpoint.load(self.identity, device=self.bank.device)
         if saved is None:
             return 0
-        saved.into_optimizer(self.bank, self.optimizer)
-        self.stages = saved.stages
-        self.keeper.restore(dict(saved.parts.get("keeper", {})), self.bank)
-        self.history = History({k: v.cpu() for k, v in saved.parts["history"].items()})
-        self.failures = saved.failures
+        with rebuilding(self.checkpoint.path):
+            check_count(saved.epoch, name="epoch", least=0, most=self.training.epochs - 1)
+            assert len(saved.stages) == len(saved.failures) == len(self.seeds)
+            saved.into_optimizer(self.bank, self.optimizer)
+            self.keeper.restore(dict(saved.parts.get("keeper", {})), self.bank)
+            self.history = History({k: v.cpu() for k, v in saved.parts["history"].items()})
+        self.stages, self.failures = saved.stages, saved.failures
         return saved.epoch + 1
 
     def _save(self, epoch: int) -> None:

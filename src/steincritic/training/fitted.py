@@ -8,7 +8,7 @@ from torch import Tensor
 
 from steincritic.critics.bank import Bank
 from steincritic.data.points import ScoredPoints
-from steincritic.errors import DivergedError
+from steincritic.errors import DivergedError, FileFormatError
 from steincritic.shapes import BankPerPoint, BankPoints, counted
 from steincritic.stein.operator import stein_values, stein_values_by_block
 from steincritic.training.selection import Snapshots
@@ -40,11 +40,17 @@ class History(Mapping[str, Tensor]):
         fresh = {name: value.detach().to("cpu", torch.float64)[None] for name, value in row.items()}
         if not self.columns:
             return History(fresh)
+        if _columns(self.columns) != _columns(fresh):
+            raise FileFormatError("the checkpoint is damaged: its history has other columns than this run")
         return History({name: torch.cat([self.columns[name], fresh[name]]) for name in fresh})
 
     def member(self, index: int) -> "History":
         """The columns of one member, each (epochs,)."""
         return History({name: value[:, index] for name, value in self.columns.items()})
+
+
+def _columns(history: Mapping[str, Tensor]) -> dict[str, tuple[int, tuple[int, ...], torch.dtype]]:
+    return {name: (value.ndim, tuple(value.shape[1:]), value.dtype) for name, value in history.items()}
 
 
 @dataclass(frozen=True, eq=False, repr=False)

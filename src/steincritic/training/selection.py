@@ -14,6 +14,7 @@ from torch import Tensor
 
 from steincritic.critics.bank import Bank
 from steincritic.errors import check_choice
+from steincritic.files import taken
 from steincritic.shapes import PerMember, counted
 
 
@@ -68,7 +69,7 @@ class KeepLast:
         return {"lam": self._lam}
 
     def restore(self, state: dict[str, Tensor], like: Bank) -> None:
-        self._bank, self._lam = like, state["lam"]
+        self._bank, self._lam = like, taken(state, "lam", _per_member(like))
 
 
 class KeepBest:
@@ -94,8 +95,8 @@ class KeepBest:
         return kept | {"lam": self._lam, "monitor": self._best}
 
     def restore(self, state: dict[str, Tensor], like: Bank) -> None:
-        self._lam, self._best = state["lam"], state["monitor"]
-        self._bank = Bank(like.network, {k: state[f"best.{k}"] for k in like.parameters})
+        self._lam, self._best = (taken(state, name, _per_member(like)) for name in ("lam", "monitor"))
+        self._bank = Bank(like.network, {k: taken(state, f"best.{k}", v) for k, v in like.parameters.items()})
 
 
 class KeepTrajectory:
@@ -135,9 +136,16 @@ class KeepTrajectory:
         self._weights = list(state["weights"]) if "weights" in state else []
         self._lams = list(state["lams"]) if "lams" in state else []
         self._banks = [
-            Bank(like.network, {name: state[f"{k}.{name}"] for name in like.parameters})
+            Bank(like.network, {name: taken(state, f"{k}.{name}", v) for name, v in like.parameters.items()})
             for k in range(len(self._weights))
         ]
+        for one in (*self._weights, *self._lams):
+            taken({"weight": one}, "weight", _per_member(like))
+        assert len(self._weights) == len(self._lams)
+
+
+def _per_member(bank: Bank) -> PerMember:
+    return torch.empty(len(bank), dtype=bank.dtype)
 
 
 def keeper(selection: str) -> Keeper:

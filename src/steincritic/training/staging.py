@@ -24,6 +24,12 @@ class Stage:
     last: float = math.inf  # the last observation
     improved: bool = False  # has an observation fallen since λ was last lowered?
 
+    def __post_init__(self) -> None:
+        check_positive(self.lam, name="lambda")
+        check_count(self.index, name="stage", least=0, most=2**53)
+        if not isinstance(self.last, int | float):
+            raise InputError(f"the last observation must be a number, got {self.last!r}")
+
 
 class Staging(Protocol):
     @property

@@ -27,7 +27,6 @@ from steincritic.training.fitted import FittedBank
 from steincritic.training.pacing import DEFAULT_STAGING
 from steincritic_studies.calibration.figures import calibration_table, draw_calibration
 from steincritic_studies.study import Context, Outcome, Study
-from steincritic_studies.sweep import run_sweep
 
 LEVELS = (0.01, 0.05, 0.10)
 SIZES = {"gm-2d": 75, "gm-10d": 200, "skewed-1d": 20}
@@ -91,9 +90,7 @@ def run(config: Calibration, context: Context) -> Outcome:
         for name in config.problems
         for method in config.methods
     ]
-    rows = run_sweep(
-        run_calibration_job, jobs, folder=context.jobs, engine=context.engine, address=context.address
-    )
+    rows = context.sweep(run_calibration_job, jobs)
     seconds = {"total": time.perf_counter() - start, "jobs": sum(row["seconds"] for row in rows)}
     return Outcome({"rows": list(rows), "levels": LEVELS}, seconds)
 

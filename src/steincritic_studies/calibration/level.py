@@ -26,7 +26,6 @@ from steincritic.training.fit import Training
 from steincritic_studies.calibration.experiment import null_model
 from steincritic_studies.record import Record
 from steincritic_studies.study import Context, Outcome, Study
-from steincritic_studies.sweep import run_sweep
 from steincritic_studies.tables import devices, document, markdown
 from steincritic_studies.zoo.models import Student, normal
 
@@ -94,7 +93,7 @@ def run(config: Level, context: Context) -> Outcome:
         for name in config.problems
         for n, runs, parts in config.sizes
     ]
-    rows = run_sweep(run_level_job, jobs, folder=context.jobs, engine=context.engine, address=context.address)
+    rows = context.sweep(run_level_job, jobs)
     return Outcome({"rows": list(rows)}, {"total": time.perf_counter() - start})
 
 
@@ -188,7 +187,7 @@ def draw_level(record: Record, folder: Path) -> list[Path]:
 STUDY = Study(
     name="level",
     title="The level of the default test on six null problems",
-    takes="a sweep of many jobs: hours on two cores",
+    takes="2 minutes on an H200",
     full=Level(),
     tiny=Level(problems=("gm-2d", "skewed 5-D"), sizes=((20, 10, 2),), tiny=True),
     run=run,

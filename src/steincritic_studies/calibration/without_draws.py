@@ -27,7 +27,6 @@ from steincritic_studies.calibration.level import LogGamma
 from steincritic_studies.posteriors.models import EightSchools
 from steincritic_studies.record import Record
 from steincritic_studies.study import Context, Outcome, Study
-from steincritic_studies.sweep import run_sweep
 from steincritic_studies.tables import devices, document, markdown, rate_bound
 from steincritic_studies.zoo.models import Student, gaussian, normal, replaced, rotation
 
@@ -167,7 +166,7 @@ def run(config: WithoutDraws, context: Context) -> Outcome:
         for name, n, part in asked
         for method in (config.methods if n else config.methods + config.peers)
     ]
-    parts = run_sweep(run_job, jobs, folder=context.jobs, engine=context.engine, address=context.address)
+    parts = context.sweep(run_job, jobs)
     rows: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in (row for part in parts for row in part["rows"]):
         place = row["kind"], row["problem"], row["n"], row["method"]
@@ -267,7 +266,7 @@ def draw_without_draws(record: Record, folder: Path) -> list[Path]:
 STUDY = Study(
     name="level-without-draws",
     title="The combined test by scores alone: level and power",
-    takes="a sweep of many jobs: hours on two cores",
+    takes="jobs of 3 hours together on a CPU",
     full=WithoutDraws(),
     tiny=WithoutDraws(
         nulls=("gm-2d",),

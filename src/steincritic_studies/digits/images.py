@@ -37,7 +37,6 @@ from steincritic_studies.digits.models import (
 )
 from steincritic_studies.power.jobs import MEDIAN, tests_by_name
 from steincritic_studies.study import Clock, Context, Outcome, Study
-from steincritic_studies.sweep import run_sweep
 
 FLOW, MACHINE = "flow", "RBM"
 DIGITS, OWN = "digits", "the model's own draws"
@@ -139,9 +138,7 @@ def _rates(name: str, weights: Path, config: ImageModels, context: Context) -> l
         for n in config.counts
         for method in config.methods
     ]
-    parts = run_sweep(
-        run_image_cell, cells, folder=context.jobs, engine=context.engine, address=context.address
-    )
+    parts = context.sweep(run_image_cell, cells)
     rows = [row for part in parts for row in part["rows"]]
     return sorted(rows, key=lambda row: bool(row["data"] == OWN))
 

@@ -18,7 +18,6 @@ from steincritic.models.mixture import GaussianMixture
 from steincritic.rng import derive, generator
 from steincritic_studies.faults.figures import draw_faults, faults_table
 from steincritic_studies.study import Context, Outcome, Study
-from steincritic_studies.sweep import run_sweep
 
 FDR = 0.1
 _FOREIGN = 0.03  # share of rows from elsewhere
@@ -73,9 +72,7 @@ def run(config: PlantedFaults, context: Context) -> Outcome:
         for kind, n, runs in config.counts
         for first in range(0, runs, config.together)
     ]
-    parts = run_sweep(
-        run_fault_job, jobs, folder=context.jobs, engine=context.engine, address=context.address
-    )
+    parts = context.sweep(run_fault_job, jobs)
     found: dict[str, list[dict[str, Any]]] = {}
     for job, part in zip(jobs, parts, strict=True):
         found.setdefault(job.kind, []).extend(part["runs"])

@@ -20,7 +20,6 @@ from steincritic.training.fit import Training
 from steincritic_studies.learning.figures import draw_learning, learning_table
 from steincritic_studies.learning.toys import TOY_NAMES, toy
 from steincritic_studies.study import Context, Outcome, Study
-from steincritic_studies.sweep import run_sweep
 
 LEVEL = 0.05
 ENERGY = EnergyMLP(hidden=(64, 64))
@@ -82,9 +81,7 @@ def run(config: LearnedEnergies, context: Context) -> Outcome:
         for number in range(runs)
         for density in config.densities
     ]
-    parts = run_sweep(
-        run_learn_job, jobs, folder=context.jobs, engine=context.engine, address=context.address
-    )
+    parts = context.sweep(run_learn_job, jobs)
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for job, part in zip(jobs, parts, strict=True):
         found.setdefault((job.density, job.kind), []).append(part)

@@ -186,7 +186,7 @@ def _diagnoses(name: str, q: Posterior, config: PosteriorChecks, seed: int) -> d
 STUDY = Study(
     name="posterior-checks",
     title="Draws of posteriors: NUTS and variational inference",
-    takes="16 minutes on one core",
+    takes="11 minutes on one core",
     full=PosteriorChecks(),
     tiny=PosteriorChecks(
         independent=(EXACT, MOMENTS),

@@ -9,7 +9,6 @@ from steincritic_studies.power.figures import draw_power, power_table
 from steincritic_studies.power.jobs import FACTORS, MEDIAN, SELECTED, SHARES, PowerJob, run_power_job
 from steincritic_studies.power.timings import timings
 from steincritic_studies.study import Context, Outcome, Study
-from steincritic_studies.sweep import run_sweep
 
 NEURAL = ("combined", "crossfit", "split")
 KERNEL = (MEDIAN, SELECTED, "aggregated KSD", "FSSD")
@@ -64,13 +63,7 @@ class PowerCurves:
 
 def run(config: PowerCurves, context: Context) -> Outcome:
     start = time.perf_counter()
-    rows = run_sweep(
-        run_power_job,
-        config.jobs(context.seed),
-        folder=context.jobs,
-        engine=context.engine,
-        address=context.address,
-    )
+    rows = context.sweep(run_power_job, config.jobs(context.seed))
     results: dict[str, Any] = {
         "rows": list(rows),
         "published": config.published,
@@ -184,7 +177,7 @@ SPLITS = _study(
 RBM = Study(
     name="rbm-benchmark",
     title="Perturbed restricted Boltzmann machine, 50 visible and 40 hidden units",
-    takes="a sweep of many jobs: hours on two cores",
+    takes="5 minutes on an H200",
     full=RbmBenchmark(by_sigma=_RBM, by_size=_RBM_SIZES),
     tiny=RbmBenchmark(by_sigma=_tiny(_RBM), by_size=_tiny(_RBM_SIZES)),
     run=run_rbm,

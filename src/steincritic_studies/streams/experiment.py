@@ -20,7 +20,6 @@ from steincritic.rng import derive
 from steincritic.training.fit import Training
 from steincritic_studies.streams.figures import draw_streams, streams_table
 from steincritic_studies.study import Context, Outcome, Study
-from steincritic_studies.sweep import run_sweep
 
 LEVEL = 0.05
 Bets = Literal["soft-rank", "truncated"]
@@ -71,9 +70,7 @@ def run(config: Streams, context: Context) -> Outcome:
         for kind, count in config.counts
         for first in range(0, count, config.together)
     ]
-    parts = run_sweep(
-        run_stream_job, jobs, folder=context.jobs, engine=context.engine, address=context.address
-    )
+    parts = context.sweep(run_stream_job, jobs)
     found: dict[tuple[str, str], list[int | None]] = {}
     for job, part in zip(jobs, parts, strict=True):
         found.setdefault((job.method, job.kind), []).extend(part["alarms"])

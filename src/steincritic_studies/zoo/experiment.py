@@ -23,7 +23,6 @@ from steincritic.lenses.lens import Lens
 from steincritic.rng import derive
 from steincritic.training.fit import Training
 from steincritic_studies.study import Context, Outcome, Study
-from steincritic_studies.sweep import run_sweep
 from steincritic_studies.zoo.faults import ZOO
 from steincritic_studies.zoo.figures import draw_zoo, zoo_table
 
@@ -98,7 +97,7 @@ def run(config: FaultZoo, context: Context) -> Outcome:
         for name in config.faults
         for method, test in tests.items()
     ]
-    rows = run_sweep(run_zoo_job, jobs, folder=context.jobs, engine=context.engine, address=context.address)
+    rows = context.sweep(run_zoo_job, jobs)
     seconds = {"total": time.perf_counter() - start, "jobs": float(sum(row["seconds"] for row in rows))}
     settings = {method: repr(test) for method, test in tests.items()}
     return Outcome({"rows": rows, "default": DEFAULT, "tests": settings}, seconds)

@@ -23,7 +23,6 @@ from steincritic.report.style import save, styled
 from steincritic.rng import derive, generator
 from steincritic_studies.record import Record
 from steincritic_studies.study import Context, Outcome, Study
-from steincritic_studies.sweep import run_sweep
 from steincritic_studies.tables import document, markdown
 from steincritic_studies.zoo.models import normal
 
@@ -131,7 +130,7 @@ def run(config: Sentences, context: Context) -> Outcome:
         for fault in config.faults
         for first in range(0, config.runs, config.together)
     ]
-    parts = run_sweep(run_job, jobs, folder=context.jobs, engine=context.engine, address=context.address)
+    parts = context.sweep(run_job, jobs)
     runs: dict[str, list[dict[str, Any]]] = {fault: [] for fault in config.faults}
     for job, part in zip(jobs, parts, strict=True):
         runs[job.fault] += part["runs"]

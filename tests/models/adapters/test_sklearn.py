@@ -94,6 +94,8 @@ def test_columns_are_put_in_the_order_of_the_fit(named):
     assert found.statistic == wanted.statistic == sc.gof_test(named, x, "ksd").statistic
     assert not wanted.notes and found.notes == ("Columns were put in the model's order: weight, height.",)
     assert as_model(named).columns == ("weight", "height")
+    compared = sc.compare([named, named], swapped, test="none", training=sc.Training(epochs=2), callbacks=())
+    assert compared.notes == found.notes and compared.summary().endswith(found.notes[0])
 
 
 def test_findings_about_columns_in_another_order_have_the_right_names(named):
