@@ -3,6 +3,7 @@
 from steincritic import data, lenses, models
 from steincritic.critics.mlp import MLP
 from steincritic.data.points import ScoredPoints
+from steincritic.diagnosis.amortized import AmortizedResult, check_amortized
 from steincritic.diagnosis.check import CheckResult, check
 from steincritic.diagnosis.compare import compare
 from steincritic.diagnosis.comparison import Comparison
@@ -39,6 +40,7 @@ __all__ = [
     "MLP",
     "RBF",
     "Adaptive",
+    "AmortizedResult",
     "CheckResult",
     "Checkup",
     "Combined",
@@ -70,6 +72,7 @@ __all__ = [
     "as_model",
     "calibrate",
     "check",
+    "check_amortized",
     "check_draws",
     "compare",
     "data",

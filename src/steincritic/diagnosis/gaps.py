@@ -1,0 +1,67 @@
+r"""How far draws are from a posterior, by coordinate: a normal law is fitted to the score at the draws.
+
+In coordinates y in which the draws have mean 0 and covariance I, with scores t, the best line
+$t \approx -P (y - m)$ has
+
+$$P = -\tfrac12 E[y t^\top + t y^\top], \qquad m = P^{-1} E[t].$$
+
+A normal posterior has this precision and this mean, wherever the draws lie. Draws of any posterior have P = I
+and m = 0 by Stein's identity, so that nothing is off where they are right.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from scipy.special import stdtrit
+from torch import Tensor
+
+from steincritic.data.frame import Frame
+from steincritic.data.points import ScoredPoints
+
+_GROUPS = 32  # of the jackknife
+_LEAST = 1e-6  # of a precision or a variance, beside the largest or beside those of the draws
+
+
+@dataclass(frozen=True, eq=False)
+class Gaps:
+    """Of d coordinates; z is the value over its standard error, a jackknife of independent draws."""
+
+    shift: Tensor  # (d,) mean of the draws less that of the posterior, in its standard deviations
+    log_ratio: Tensor  # (d,) of the spread of the draws to that of the posterior
+    shift_z: Tensor
+    spread_z: Tensor
+
+    @classmethod
+    def of(cls, points: ScoredPoints) -> "Gaps":
+        points = points.to("cpu", torch.float64)
+        points = Frame.of(points.x).enter(points)
+        x, s = points.x, points.score
+        values = torch.cat([x, s, *((x[:, :, None] * t[:, None]).flatten(1) for t in (x, s))], -1)
+        groups = min(_GROUPS, len(x) // 2)
+        label = torch.arange(len(x)) % groups
+        sums = torch.zeros(groups, values.shape[1], dtype=values.dtype).index_add(0, label, values)
+        others = (sums.sum(0) - sums) / (len(x) - label.bincount(minlength=groups))[:, None]
+        found = _gaps(torch.cat([values.mean(0, keepdim=True), others]), points.dim)
+        error = (found[1:] - found[1:].mean(0)).square().sum(0).mul((groups - 1) / groups).sqrt()
+        return cls(*found[0], *(found[0] / torch.where(error > 0, error, torch.inf)))
+
+    @property
+    def bound(self) -> float:
+        """A z that the largest of all exceeds with probability 0.05 where the draws are right."""
+        return float(stdtrit(_GROUPS - 1, 1 - 0.025 / (2 * len(self.shift))))
+
+
+def _gaps(means: Tensor, d: int) -> Tensor:
+    """(g, 2, d) shifts and log ratios, from means (g, 2 d + 2 d^2) of x, s, xx' and xs'."""
+    x, s, xx, xs = means.split([d, d, d * d, d * d], -1)
+    own, product = (both.unflatten(-1, (d, d)) - x[:, :, None] * t[:, None] for both, t in ((xx, x), (xs, s)))
+    values, vectors = torch.linalg.eigh(own)
+    root, whiten = (
+        vectors @ torch.diag_embed(values.clamp(min=_LEAST) ** power) @ vectors.mT for power in (0.5, -0.5)
+    )
+    yt = whiten @ product @ root
+    values, vectors = torch.linalg.eigh(-(yt + yt.mT) / 2)
+    covariance = root @ vectors @ torch.diag_embed(1 / values.clamp(min=_LEAST)) @ vectors.mT @ root
+    variance, spread = (matrix.diagonal(dim1=-2, dim2=-1) for matrix in (covariance, own))
+    away = -(covariance @ s[..., None])[..., 0]
+    return torch.stack([away / variance.sqrt(), (spread.clamp(min=_LEAST) / variance).log() / 2], 1)
