@@ -9,6 +9,7 @@ from steincritic.diagnosis.compare import compare
 from steincritic.diagnosis.comparison import Comparison
 from steincritic.diagnosis.doctor.doctor import Checkup, doctor
 from steincritic.diagnosis.draws import check_draws
+from steincritic.diagnosis.guide import GuideReading, GuideWatch, watch_guide
 from steincritic.errors import DivergedError, DoubtfulWarning, FileFormatError, InputError, ModelError
 from steincritic.gof.aggregated import KsdAgg
 from steincritic.gof.betting import Sequential
@@ -55,6 +56,8 @@ __all__ = [
     "Fssd",
     "GofResult",
     "GofTest",
+    "GuideReading",
+    "GuideWatch",
     "InputError",
     "Ksd",
     "KsdAgg",
@@ -91,4 +94,5 @@ __all__ = [
     "stein_witness",
     "suggest_staging",
     "watch",
+    "watch_guide",
 ]

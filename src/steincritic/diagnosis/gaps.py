@@ -6,7 +6,8 @@ $t \approx -P (y - m)$ has
 $$P = -\tfrac12 E[y t^\top + t y^\top], \qquad m = P^{-1} E[t].$$
 
 A normal posterior has this precision and this mean, wherever the draws lie. Draws of any posterior have P = I
-and m = 0 by Stein's identity, so that nothing is off where they are right.
+and m = 0 by Stein's identity, so that nothing is off where they are right. Far from the posterior its density
+may be no hill, with a P that is not positive; then each coordinate has a line of its own.
 """
 
 from dataclasses import dataclass
@@ -60,8 +61,13 @@ def _gaps(means: Tensor, d: int) -> Tensor:
         vectors @ torch.diag_embed(values.clamp(min=_LEAST) ** power) @ vectors.mT for power in (0.5, -0.5)
     )
     yt = whiten @ product @ root
-    values, vectors = torch.linalg.eigh(-(yt + yt.mT) / 2)
-    covariance = root @ vectors @ torch.diag_embed(1 / values.clamp(min=_LEAST)) @ vectors.mT @ root
+    precision = -(yt + yt.mT) / 2
+    if float(torch.linalg.eigvalsh(precision[0])[0]) > _LEAST:
+        values, vectors = torch.linalg.eigh(precision)
+        covariance = root @ vectors @ torch.diag_embed(1 / values.clamp(min=_LEAST)) @ vectors.mT @ root
+    else:
+        along = [matrix.diagonal(dim1=-2, dim2=-1) for matrix in (own, -product)]
+        covariance = torch.diag_embed(along[0].clamp(min=_LEAST).square() / along[1].clamp(min=_LEAST))
     variance, spread = (matrix.diagonal(dim1=-2, dim2=-1) for matrix in (covariance, own))
     away = -(covariance @ s[..., None])[..., 0]
     return torch.stack([away / variance.sqrt(), (spread.clamp(min=_LEAST) / variance).log() / 2], 1)
