@@ -83,7 +83,10 @@ def test_level_of_the_pvalue_for_all(factor):
     """400 checks under the null reject 3 to 44 times at 5 %, or less as tests of few draws are cautious."""
     rejected = sum(
         sc.check_amortized(
-            posterior_of, draws(n=60, seed=100 + k, wide=range(3), factor=factor), OBSERVATIONS[:3], seed=k
+            posterior_of,
+            draws(n=60, seed=100 + k, wide=range(3), factor=factor)[:3],
+            OBSERVATIONS[:3],
+            seed=k,
         ).rejected
         for k in range(400 if factor == 1.0 else 40)
     )
