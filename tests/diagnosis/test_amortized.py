@@ -78,16 +78,22 @@ def test_what_cannot_be_used_is_refused():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("factor", [1.0, 1.25])
-def test_level_of_the_pvalue_for_all(factor):
-    """400 checks under the null reject 3 to 44 times at 5 %, or less as tests of few draws are cautious."""
-    rejected = sum(
+@pytest.mark.parametrize(("factor", "checks"), [(1.0, 400), (1.5, 40)])
+def test_level_of_the_pvalue_for_all_and_of_the_list(factor, checks):
+    """Of 400 under the null, 3 to 44 are rejected at 5 %, and at most 72 have a list at 10 %, but once in a
+    million; fewer where tests are cautious."""
+    found = [
         sc.check_amortized(
             posterior_of,
             draws(n=60, seed=100 + k, wide=range(3), factor=factor)[:3],
             OBSERVATIONS[:3],
             seed=k,
-        ).rejected
-        for k in range(400 if factor == 1.0 else 40)
-    )
-    assert rejected <= 44 if factor == 1.0 else rejected >= 20
+        )
+        for k in range(checks)
+    ]
+    rejected, listed = sum(each.rejected for each in found), sum(bool(each.failing) for each in found)
+    print(f"{rejected} of {checks} rejected, {listed} with a failing observation")
+    if factor == 1.0:
+        assert rejected <= 44 and listed <= 72
+    else:
+        assert rejected >= 30 and listed >= 30

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 from scipy.special import stdtrit
 from torch import Tensor
+from torch.nn.functional import pad
 
 from steincritic.data.frame import Frame
 from steincritic.data.points import ScoredPoints
@@ -36,13 +37,14 @@ class Gaps:
     def of(cls, points: ScoredPoints) -> "Gaps":
         points = points.to("cpu", torch.float64)
         points = Frame.of(points.x).enter(points)
-        x, s = points.x, points.score
-        values = torch.cat([x, s, *((x[:, :, None] * t[:, None]).flatten(1) for t in (x, s))], -1)
-        groups = min(_GROUPS, len(x) // 2)
-        label = torch.arange(len(x)) % groups
-        sums = torch.zeros(groups, values.shape[1], dtype=values.dtype).index_add(0, label, values)
-        others = (sums.sum(0) - sums) / (len(x) - label.bincount(minlength=groups))[:, None]
-        found = _gaps(torch.cat([values.mean(0, keepdim=True), others]), points.dim)
+        n, d, groups = len(points), points.dim, min(_GROUPS, len(points) // 2)
+        filled = points.map(lambda t: pad(t, (0, 0, 0, -n % groups)).view(-1, groups, d).transpose(0, 1))
+        x, s = filled.x, filled.score  # (groups, ., d)
+        sums = torch.cat([x.sum(1), s.sum(1), *((x.mT @ t).flatten(1) for t in (x, s))], -1)
+        sizes = (torch.arange(n) % groups).bincount()
+        whole = sums.sum(0)
+        means = torch.cat([whole[None] / n, (whole - sums) / (n - sizes)[:, None]])
+        found = _gaps(means, d)
         error = (found[1:] - found[1:].mean(0)).square().sum(0).mul((groups - 1) / groups).sqrt()
         return cls(*found[0], *(found[0] / torch.where(error > 0, error, torch.inf)))
 
