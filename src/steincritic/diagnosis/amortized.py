@@ -209,4 +209,5 @@ def _spread(ratios: Tensor, sign: int) -> str:
 
 
 def _shift(shifts: Tensor, sign: int) -> str:
-    return f"is too {'high' if sign > 0 else 'low'} (by {shifts.median().abs():.2f} posterior deviations)"
+    side = "high" if sign > 0 else "low"
+    return f"is too {side} (by {shifts.median().abs():.2f} posterior standard deviations)"
