@@ -22,3 +22,19 @@ def test_eight_schools(tmp_path, capsys):
     assert set(found) == {"NUTS", "mean-field VI"}
     assert "log tau" in found["NUTS"].names
     assert (tmp_path / "NUTS" / "report.html").is_file() and "worth" in capsys.readouterr().out
+
+
+@pytest.mark.filterwarnings("ignore::steincritic.errors.DoubtfulWarning")  # chains this short
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("collinear_regression", "mean field"),
+        ("funnel", "the same draws, non-centered"),
+        ("label_switching", "a normal fit"),
+    ],
+)
+def test_examples_in_plain_torch(name, wrong, tmp_path, capsys):
+    found = example(name).main(tmp_path, draws=300)
+    assert found[wrong].rejected and len(found) > 1
+    assert all((tmp_path / case / "report.html").is_file() for case in found)
+    assert "The lenses decided" in capsys.readouterr().out

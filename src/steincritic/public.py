@@ -3,11 +3,13 @@
 from steincritic import data, lenses, models
 from steincritic.critics.mlp import MLP
 from steincritic.data.points import ScoredPoints
+from steincritic.diagnosis.amortized import AmortizedResult, check_amortized
 from steincritic.diagnosis.check import CheckResult, check
 from steincritic.diagnosis.compare import compare
 from steincritic.diagnosis.comparison import Comparison
 from steincritic.diagnosis.doctor.doctor import Checkup, doctor
 from steincritic.diagnosis.draws import check_draws
+from steincritic.diagnosis.guide import GuideReading, GuideWatch, watch_guide
 from steincritic.errors import DivergedError, DoubtfulWarning, FileFormatError, InputError, ModelError
 from steincritic.gof.aggregated import KsdAgg
 from steincritic.gof.betting import Sequential
@@ -39,6 +41,7 @@ __all__ = [
     "MLP",
     "RBF",
     "Adaptive",
+    "AmortizedResult",
     "CheckResult",
     "Checkup",
     "Combined",
@@ -53,6 +56,8 @@ __all__ = [
     "Fssd",
     "GofResult",
     "GofTest",
+    "GuideReading",
+    "GuideWatch",
     "InputError",
     "Ksd",
     "KsdAgg",
@@ -70,6 +75,7 @@ __all__ = [
     "as_model",
     "calibrate",
     "check",
+    "check_amortized",
     "check_draws",
     "compare",
     "data",
@@ -88,4 +94,5 @@ __all__ = [
     "stein_witness",
     "suggest_staging",
     "watch",
+    "watch_guide",
 ]

@@ -12,6 +12,7 @@ from model_contract import QUICK, TWO, Case, ModelContract, cases, own
 from reference import seeded
 from steincritic import models
 from steincritic.models import (
+    BoundedDensity,
     EnergyModel,
     GaussianBernoulliRBM,
     GaussianMixture,
@@ -23,6 +24,7 @@ from steincritic.models import (
     PerceptronEnergy,
     as_model,
 )
+from steincritic.models.density import seeded_draws
 from steincritic.models.perceptron_energy import first_weights
 from steincritic.rng import generator
 
@@ -98,6 +100,11 @@ def two_sampler(n, seed):
     return TWO.sample(n, seed=seed)
 
 
+def bounded(law):
+    model = BoundedDensity(law.log_prob, law, dim=law.event_shape[0])
+    return Case(model, model.unconstrain(seeded_draws(lambda: law.sample((20_000,)), seed=1)))
+
+
 CASES = {
     "mixture, full": lambda: own(GaussianMixture(MEANS, FULL, [0.3, 0.7]), mean=MIXED, variance=SPREAD),
     "mixture, diagonal": lambda: own(GaussianMixture(MEANS, [[1.0, 2.0, 0.5], [0.3, 1.0, 1.0]])),
@@ -131,6 +138,9 @@ CASES = {
     "score alone": lambda: Case(PairModel(TWO.score), TWO.sample(20_000, seed=4)),
     "energy network": lambda: by_grid(EnergyModel(seeded(lambda: Quartic(2), seed=3))),
     "module with a log-density": lambda: by_grid(as_model(seeded(Normal, seed=0))),
+    "in a box": lambda: bounded(td.Independent(td.Beta(double([0.7, 2.0]), double([3.0, 1.0])), 1)),
+    "half-lines": lambda: bounded(td.Independent(td.Gamma(double([1.0, 4.0]), double([1.0, 2.0])), 1)),
+    "no bounds after all": lambda: bounded(td.MultivariateNormal(MEANS[0], FULL[0])),
     "grid": lambda: own(GridModel(lambda x: TWO.log_prob(x) + 7.0, low=[-9.0, -9.0], high=[9.0, 9.0])),
     "grid, 1-D": lambda: own(
         # E x² = Γ(3/4)/Γ(1/4)
@@ -158,6 +168,8 @@ OUTSIDE = {  # models of other libraries, and nets: adapters/
     "NumPyroPosterior",
     "OpenMMModel",
     "PyMCPosterior",
+    "SbiPosterior",
+    "SbiVectorField",
     "StanPosterior",
 }
 

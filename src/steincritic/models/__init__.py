@@ -8,9 +8,12 @@ from steincritic.models.adapters import (
     NumPyroPosterior,
     OpenMMModel,
     PyMCPosterior,
+    SbiPosterior,
+    SbiVectorField,
     StanPosterior,
 )
 from steincritic.models.base import DensityModel, Model, SamplingModel, as_model, dimension
+from steincritic.models.bounded import BoundedDensity
 from steincritic.models.density import DistributionModel, LogDensity, PairModel
 from steincritic.models.grid import GridModel
 from steincritic.models.langevin import Langevin, LangevinModel
@@ -20,6 +23,7 @@ from steincritic.models.rbm import GaussianBernoulliRBM, random_rbm
 from steincritic.models.saved import load_saved, save_model
 
 __all__ = [
+    "BoundedDensity",
     "DensityModel",
     "DiffusionModel",
     "DistributionModel",
@@ -39,6 +43,8 @@ __all__ = [
     "PerceptronEnergy",
     "PyMCPosterior",
     "SamplingModel",
+    "SbiPosterior",
+    "SbiVectorField",
     "StanPosterior",
     "as_model",
     "dimension",

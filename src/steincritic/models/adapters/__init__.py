@@ -14,6 +14,7 @@ from steincritic.models.adapters.numeric import NumericDensity
 from steincritic.models.adapters.numpyro import NumPyroPosterior
 from steincritic.models.adapters.openmm import OpenMMModel
 from steincritic.models.adapters.pymc import PyMCPosterior
+from steincritic.models.adapters.sbi import SbiPosterior, SbiVectorField
 from steincritic.models.adapters.stan import StanPosterior
 from steincritic.models.base import Model
 
@@ -26,12 +27,14 @@ __all__ = [
     "NumericDensity",
     "OpenMMModel",
     "PyMCPosterior",
+    "SbiPosterior",
+    "SbiVectorField",
     "StanPosterior",
     "adapt",
 ]
 
 # first part of a class's module: the file here that knows such objects
-_KNOWN = ("normflows", "numpyro", "openmm", "pymc", "scipy", "sklearn", "stan", "zuko")
+_KNOWN = ("normflows", "numpyro", "openmm", "pymc", "sbi", "scipy", "sklearn", "stan", "zuko")
 _FILES = {"jaxlib": "jax", **{name: name for name in _KNOWN}}
 
 
