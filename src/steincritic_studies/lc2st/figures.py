@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steincritic.gof.power import Rate
-from steincritic.report.style import ACCENT, GRAY, INK, save, styled
+from steincritic.report.style import ACCENT, FIXED, GRAY, INK, save, styled
 from steincritic_studies.lc2st.published import POWER, SIMULATIONS
 from steincritic_studies.record import Record
 from steincritic_studies.tables import devices, document, markdown, rate_bound
@@ -17,14 +17,14 @@ TITLES = {
     "bernoulli_glm": "Bernoulli GLM, 10-D",
     "slcp": "SLCP, 5-D",
     "two_moons": "Two moons, 2-D",
-    "gaussian_linear_uniform": "Gaussian linear,\nuniform prior, 10-D",
+    "gaussian_linear_uniform": "Gaussian in a box, 10-D",
 }
 _LEVEL = 0.05
 _OURS = "combined"
-_THEIRS = {  # color, line, marker
-    "C2ST": ("#9aa5b1", (0, (4, 2)), "D"),
-    "L-C2ST-NF": ("#2f4d72", "-", "s"),
-    "L-C2ST": ("#8199b6", "-", "o"),
+_THEIRS = {  # label, color, line, marker
+    "C2ST, accuracy": ("C2ST, with 10,000 reference draws", GRAY, (0, (4, 2)), "D"),
+    "L-C2ST-NF": ("L-C2ST-NF", FIXED[5], "-", "s"),
+    "L-C2ST": ("L-C2ST", FIXED[2], "-", "^"),
 }
 
 
@@ -33,9 +33,8 @@ def lc2st_table(record: Record) -> str:
     tasks = list(dict.fromkeys(row["task"] for row in rows))
     return document(
         record,
-        f"Power at level {_LEVEL:g}, by the number of simulations that a neural posterior was trained on. "
-        f"Ours: rate, 95 % interval and number of subsets of {record.config['n']} draws. Published: 10,000 "
-        "draws.",
+        f"Power at level {_LEVEL:g}, by the number of simulations that a neural posterior was trained on; ours "
+        "with 95 % interval and number of subsets.",
         *(part for task in tasks for part in (f"**{task}**", _powers(rows, task))),
         "Reference draws, rejections at the level:",
         _levels(rows, tasks),
@@ -50,13 +49,15 @@ def lc2st_table(record: Record) -> str:
 def _powers(rows: Sequence[dict[str, Any]], task: str) -> str:
     own = [row for row in rows if row["task"] == task and row["simulations"]]
     columns = sorted({row["simulations"] for row in own})
-    found = {(row["method"], row["simulations"]): row for row in own}
-    methods = list(dict.fromkeys(row["method"] for row in own))
-    body = [[f"ours, {m}", *(_cell(found.get((m, s))) for s in columns)] for m in methods]
+    found = {(row["method"], row["n"], row["simulations"]): row for row in own}
+    body = [
+        [f"ours, {method}", f"{n:,}", *(_cell(found.get((method, n, s))) for s in columns)]
+        for method, n in dict.fromkeys((row["method"], row["n"]) for row in own)
+    ]
     for name, powers in POWER[task].items():
         values = dict(zip(SIMULATIONS, powers, strict=True))
-        body.append([name, *(f"{values[s]:.2f}" for s in columns)])
-    return markdown(["test", *(f"{s:,}" for s in columns)], body)
+        body.append([name, "10,000", *(f"{values[s]:.2f}" for s in columns)])
+    return markdown(["test", "draws", *(f"{s:,}" for s in columns)], body)
 
 
 def _levels(rows: Sequence[dict[str, Any]], tasks: Sequence[str]) -> str:
@@ -100,49 +101,43 @@ def draw_lc2st(record: Record, folder: Path) -> list[Path]:
     ]
     tasks = list(dict.fromkeys(row["task"] for row in rows))
     with styled():
-        size = (2.65 * len(tasks) + 0.5, 3.2)
-        figure, axes = pyplot.subplots(1, len(tasks), figsize=size, sharey=True, squeeze=False)
+        size = (2.6 * len(tasks) + 0.4, 3.1)
+        figure, axes = pyplot.subplots(
+            1, len(tasks), figsize=size, sharey=True, squeeze=False, layout="constrained"
+        )
         for ax, task in zip(axes[0], tasks, strict=True):
             _panel(ax, task, [row for row in rows if row["task"] == task])
-        axes[0, 0].set_ylabel("rejected, at level 0.05")
-        figure.supxlabel("simulations that the neural posterior was trained on", fontsize=9, y=0.01)
+        axes[0, 0].set_ylabel("share rejected at level 0.05")
+        figure.supxlabel("simulations that the neural posterior was trained on", fontsize=9)
         handles, labels = axes[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="upper center", ncols=len(labels), bbox_to_anchor=(0.5, 1.1))
-        figure.tight_layout(w_pad=1.2)
+        figure.legend(handles[::-1], labels[::-1], loc="outside upper center", ncols=4, fontsize=9)
         return [save(figure, folder / "power.png")]
 
 
 def _panel(ax: "Axes", task: str, rows: Sequence[dict[str, Any]]) -> None:
-    places = {s: k for k, s in enumerate(SIMULATIONS)} | {0: len(SIMULATIONS) + 0.15}
-    ax.axhline(_LEVEL, color=GRAY, linewidth=0.7, linestyle=(0, (1, 2)), zorder=0)
-    for name, (color, line, marker) in _THEIRS.items():
-        label = f"{name}, with reference draws" if name == "C2ST" else name
-        ax.plot(
-            range(len(SIMULATIONS)),
-            POWER[task][name],
-            color=color,
-            linestyle=line,
-            marker=marker,
-            markersize=4,
-            linewidth=1.4,
-            label=label,
-        )
+    places = {s: float(k) for k, s in enumerate(SIMULATIONS)} | {0: len(SIMULATIONS) + 0.1}
+    ax.axhline(_LEVEL, color=GRAY, linewidth=0.8, linestyle=(0, (1, 2)), zorder=0)
+    for name, (label, color, line, marker) in _THEIRS.items():
+        look: dict[str, Any] = {
+            "color": color,
+            "linestyle": line,
+            "marker": marker,
+            "markersize": 4,
+            "linewidth": 1.4,
+        }
+        ax.plot(range(len(SIMULATIONS)), POWER[task][name], label=label, clip_on=False, **look)
     own = sorted((row for row in rows if row["simulations"]), key=lambda row: row["simulations"])
     x, rates = [places[row["simulations"]] for row in own], [_rate(row) for row in own]
     low, high = zip(*(rate.interval() for rate in rates), strict=True)
-    ax.fill_between(x, low, high, color=ACCENT, alpha=0.15, linewidth=0, zorder=3)
-    n = rows[0]["n"]
-    label = f"ours, by the score: {n} draws"
-    values = [rate.value for rate in rates]
-    ax.plot(
-        x, values, color=ACCENT, marker="o", markersize=5, linewidth=2.2, label=label, zorder=4, clip_on=False
-    )
-    for row in (row for row in rows if not row["simulations"]):
-        rate, (down, up) = _rate(row), _rate(row).interval()
-        ax.plot([places[0]] * 2, [down, up], color=ACCENT, linewidth=1.4)
-        ax.plot(places[0], rate.value, "o", color=ACCENT, markersize=5, markerfacecolor="white", zorder=5)
-    ax.axvline(len(SIMULATIONS) - 0.5, color=GRAY, linewidth=0.5)
-    ax.set_xticks([*places.values()], ["$10^2$", "$10^3$", "$10^4$", "$10^5$", "exact\ndraws"])
-    ax.set_xlim(-0.3, places[0] + 0.4)
-    ax.set_ylim(-0.03, 1.04)
+    ax.fill_between(x, low, high, color=ACCENT, alpha=0.18, linewidth=0, zorder=3)
+    look = {"color": ACCENT, "marker": "o", "markersize": 5.5, "linewidth": 2.4, "zorder": 4}
+    label = f"ours: {rows[0]['n']} draws and the score"
+    ax.plot(x, [rate.value for rate in rates], label=label, clip_on=False, **look)
+    for rate in (_rate(row) for row in rows if not row["simulations"]):
+        ax.plot([places[0]] * 2, rate.interval(), color=ACCENT, linewidth=1.6, zorder=4)
+        ax.plot(places[0], rate.value, "o", color=ACCENT, markersize=5.5, markerfacecolor="white", zorder=5)
+    ax.axvline(len(SIMULATIONS) - 0.45, color=GRAY, linewidth=0.5)
+    ax.set_xticks([*places.values()], ["$10^2$", "$10^3$", "$10^4$", "$10^5$", "reference\ndraws"])
+    ax.set_xlim(-0.25, places[0] + 0.35)
+    ax.set_ylim(0, 1.04)
     ax.set_title(TITLES[task], color=INK)
