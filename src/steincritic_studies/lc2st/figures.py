@@ -33,8 +33,8 @@ def lc2st_table(record: Record) -> str:
     tasks = list(dict.fromkeys(row["task"] for row in rows))
     return document(
         record,
-        f"Power at level {_LEVEL:g}, by the number of simulations that a neural posterior was trained on; ours "
-        "with 95 % interval and number of subsets.",
+        f"Power at level {_LEVEL:g}, by the number of simulations that a neural posterior was trained on; "
+        "ours with 95 % interval and number of subsets.",
         *(part for task in tasks for part in (f"**{task}**", _powers(rows, task))),
         "Reference draws, rejections at the level:",
         _levels(rows, tasks),
