@@ -93,7 +93,30 @@ def run(config: Lc2st, context: Context) -> Outcome:
                 have[key][name] = have[key].get(name, 0) + row[key]
             have["seconds"] += row["seconds"]
             have["loudest"] = dict(Counter(have["loudest"]) + Counter(row["loudest"]))
-    return Outcome({"rows": list(rows.values())}, {"jobs": sum(row["seconds"] for row in rows.values())})
+    seconds = sum(row["seconds"] for row in rows.values())
+    return Outcome({"rows": list(rows.values()), "moments": _moments(config, context)}, {"jobs": seconds})
+
+
+def _moments(config: Lc2st, context: Context) -> dict[str, Any]:
+    """How far reference draws are from the densities, by task, in standard errors."""
+    found = {}
+    for task in config.tasks:
+        asked: dict[str, Any] = {
+            "task": task,
+            "simulations": 0,
+            "n": 0,
+            "method": "moments",
+            "part": 0,
+            "subsets": 0,
+        }
+        jobs = [
+            Lc2stJob(**asked, observation=k, seed=context.seed, tiny=config.tiny) for k in config.observations
+        ]
+        parts = run_sweep(density_job, jobs, folder=context.jobs, engine="serial")
+        z = torch.tensor([value for part in parts for value in part["z"]])
+        rms = float(z.square().mean().sqrt())
+        found[task] = {"count": len(z), "rms": rms, "largest": float(z.abs().max())}
+    return found
 
 
 def _jobs(config: Lc2st, seed: int) -> Iterator[Lc2stJob]:
@@ -139,6 +162,19 @@ def run_job(job: Lc2stJob) -> dict[str, Any]:
     }
     rows = [{**common, "method": name, "rejections": count} for name, count in rejections.items()]
     return {"observation": job.observation, "rows": rows}
+
+
+def density_job(job: Lc2stJob) -> dict[str, Any]:
+    """Stein moments of all reference draws over their standard errors: shifts, spreads, pairs and a bend."""
+    q, theta = made_up(job) if job.tiny else given(job)
+    y = q.unconstrain(theta)
+    sd = y.std(0)
+    x, score = (y - y.mean(0)) / sd, q.score(y) * sd
+    pairs = score[:, :, None] * x[:, None] + torch.eye(y.shape[1], dtype=y.dtype)
+    bend = x.tanh()
+    values = torch.cat([score, pairs.flatten(1), score * bend + 1 - bend.square()], 1)
+    z = values.mean(0) / values.std(0) * len(y) ** 0.5
+    return {"z": z.tolist()}
 
 
 def _rows(job: Lc2stJob, total: int) -> Tensor:

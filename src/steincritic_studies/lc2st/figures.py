@@ -38,11 +38,19 @@ def lc2st_table(record: Record) -> str:
         *(part for task in tasks for part in (f"**{task}**", _powers(rows, task))),
         "Reference draws, rejections at the level:",
         _levels(rows, tasks),
+        f"Stein moments of all reference draws, in standard errors: {_moments(record)}.",
         "No test draws from the posterior or sees a reference draw. Our tests know the posterior's score; "
         "L-C2ST, L-C2ST-NF and local HPD know simulations alone, C2ST knows reference draws. Draws at which "
         'the posterior\'s density is zero are left out of our tests; "a draw outside" is how often there is '
         "one among the draws as they come, which no draw of the posterior ever is. Subsets are disjoint; "
         f"rates are for these ten observations. {devices(record)}",
+    )
+
+
+def _moments(record: Record) -> str:
+    return "; ".join(
+        f"{task} {found['count']:,}, root mean square {found['rms']:.2f}, largest {found['largest']:.1f}"
+        for task, found in record.results["moments"].items()
     )
 
 
