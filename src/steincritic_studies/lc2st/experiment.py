@@ -49,8 +49,8 @@ class Lc2stJob:
 class Lc2st:
     """Tasks by training simulations, with reference draws for the level; subsets of n draws are disjoint.
 
-    parts: for draws of neural posteriors; tests, n, and parts of `subsets` each. null_parts: the same for
-    reference draws. n: of the figure.
+    parts: for draws of neural posteriors; tests, n, parts of `subsets` each, and the least simulations from
+    which on. null_parts: the same for reference draws. n: of the figure.
     """
 
     tasks: tuple[str, ...] = ("bernoulli_glm", "slcp", "two_moons", "gaussian_linear_uniform")
@@ -58,13 +58,13 @@ class Lc2st:
     observations: tuple[int, ...] = tuple(OBSERVATIONS)
     n: int = 500
     subsets: int = 10
-    parts: tuple[tuple[str, int, int], ...] = (
-        (OUTSIDE, 500, 2),
-        ("combined", 500, 2),
-        ("ksd", 500, 2),
-        ("split", 500, 1),
-        ("ksdagg", 500, 1),
-        ("combined", 2000, 1),
+    parts: tuple[tuple[str, int, int, int], ...] = (
+        (OUTSIDE, 500, 2, 0),
+        ("combined", 500, 2, 0),
+        ("ksd", 500, 2, 0),
+        ("split", 500, 1, 0),
+        ("ksdagg", 500, 1, 0),
+        ("combined", 2000, 1, 100_000),
     )
     null_parts: tuple[tuple[str, int, int], ...] = (
         ("combined", 500, 2),
@@ -120,7 +120,12 @@ def _moments(config: Lc2st, context: Context) -> dict[str, Any]:
 
 
 def _jobs(config: Lc2st, seed: int) -> Iterator[Lc2stJob]:
-    asked = [(m, s, n, parts) for m, n, parts in config.parts for s in reversed(config.simulations)]
+    asked = [
+        (method, simulations, n, parts)
+        for method, n, parts, least in config.parts
+        for simulations in reversed(config.simulations)
+        if simulations >= least
+    ]
     asked += [(m, 0, n, parts) for m, n, parts in config.null_parts]
     for method, simulations, n, parts in asked:
         for task in config.tasks:
@@ -234,7 +239,7 @@ STUDY = Study(
         observations=(1,),
         n=100,
         subsets=2,
-        parts=((OUTSIDE, 100, 1), ("combined", 100, 1), ("split", 100, 1)),
+        parts=((OUTSIDE, 100, 1, 0), ("combined", 100, 1, 0), ("split", 100, 1, 0)),
         null_parts=(("combined", 100, 1),),
         tiny=True,
     ),
