@@ -75,7 +75,7 @@ def _levels(rows: Sequence[dict[str, Any]], tasks: Sequence[str]) -> str:
     for method, n in places:
         own = {row["task"]: row for row in null if (row["method"], row["n"]) == (method, n)}
         pooled = sum((_rate(row) for row in own.values()), Rate(0, 0))
-        cells = [_level_cell(_rate(own[task])) for task in tasks]
+        cells = [_level_cell(_rate(own[task])) if task in own else "–" for task in tasks]
         body.append([method, str(n), *cells, _level_cell(pooled)])
     return markdown(["test", "n", *tasks, "all"], body)
 
