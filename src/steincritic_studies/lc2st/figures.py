@@ -104,9 +104,7 @@ def draw_lc2st(record: Record, folder: Path) -> list[Path]:
     """Power by training simulations, a panel per task, and at the right the level."""
     from matplotlib import pyplot
 
-    rows = [
-        row for row in record.results["rows"] if row["method"] == _OURS and row["n"] == record.config["n"]
-    ]
+    rows = [row for row in record.results["rows"] if row["method"] == _OURS]
     tasks = list(dict.fromkeys(row["task"] for row in rows))
     with styled():
         size = (2.6 * len(tasks) + 0.4, 3.1)
@@ -114,15 +112,15 @@ def draw_lc2st(record: Record, folder: Path) -> list[Path]:
             1, len(tasks), figsize=size, sharey=True, squeeze=False, layout="constrained"
         )
         for ax, task in zip(axes[0], tasks, strict=True):
-            _panel(ax, task, [row for row in rows if row["task"] == task])
+            _panel(ax, task, [row for row in rows if row["task"] == task], record.config["n"])
         axes[0, 0].set_ylabel("share rejected at level 0.05")
         figure.supxlabel("simulations that the neural posterior was trained on", fontsize=9)
         handles, labels = axes[0, 0].get_legend_handles_labels()
-        figure.legend(handles[::-1], labels[::-1], loc="outside upper center", ncols=4, fontsize=9)
+        figure.legend(handles[::-1], labels[::-1], loc="outside upper center", ncols=5, fontsize=8.5)
         return [save(figure, folder / "power.png")]
 
 
-def _panel(ax: "Axes", task: str, rows: Sequence[dict[str, Any]]) -> None:
+def _panel(ax: "Axes", task: str, rows: Sequence[dict[str, Any]], n: int) -> None:
     places = {s: float(k) for k, s in enumerate(SIMULATIONS)} | {0: len(SIMULATIONS) + 0.1}
     ax.axhline(_LEVEL, color=GRAY, linewidth=0.8, linestyle=(0, (1, 2)), zorder=0)
     for name, (label, color, line, marker) in _THEIRS.items():
@@ -134,12 +132,18 @@ def _panel(ax: "Axes", task: str, rows: Sequence[dict[str, Any]]) -> None:
             "linewidth": 1.4,
         }
         ax.plot(range(len(SIMULATIONS)), POWER[task][name], label=label, clip_on=False, **look)
+    larger = [row for row in rows if row["n"] > n and row["simulations"]]
+    if larger:
+        look = {"color": ACCENT, "marker": "*", "markersize": 9, "linestyle": "none", "zorder": 5}
+        x, y = [places[row["simulations"]] for row in larger], [_rate(row).value for row in larger]
+        ax.plot(x, y, label=f"ours, {larger[0]['n']:,} draws", clip_on=False, **look)
+    rows = [row for row in rows if row["n"] == n]
     own = sorted((row for row in rows if row["simulations"]), key=lambda row: row["simulations"])
     x, rates = [places[row["simulations"]] for row in own], [_rate(row) for row in own]
     low, high = zip(*(rate.interval() for rate in rates), strict=True)
     ax.fill_between(x, low, high, color=ACCENT, alpha=0.18, linewidth=0, zorder=3)
     look = {"color": ACCENT, "marker": "o", "markersize": 5.5, "linewidth": 2.4, "zorder": 4}
-    label = f"ours: {rows[0]['n']} draws and the score"
+    label = f"ours, by the score: {n} draws"
     ax.plot(x, [rate.value for rate in rates], label=label, clip_on=False, **look)
     for rate in (_rate(row) for row in rows if not row["simulations"]):
         ax.plot([places[0]] * 2, rate.interval(), color=ACCENT, linewidth=1.6, zorder=4)
