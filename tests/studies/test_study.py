@@ -48,6 +48,7 @@ PROMISED = {
     "small-images": {"rows", "models", "published"},
     "auto-staging": {"rows"},
     "learn-ebm": {"rows", "pictures", "level"},
+    "lc2st": {"rows", "moments"},
     "mnist": {"rows", "null", "gallery", "map", "machine"},
 }
 POWERS = ("power_exact", "power_stochastic")
