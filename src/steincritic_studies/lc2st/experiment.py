@@ -231,7 +231,7 @@ def tests(*, tiny: bool) -> dict[str, GofTest]:
 STUDY = Study(
     name="lc2st",
     title="Draws of neural posteriors, beside L-C2ST",
-    takes="3 hours on one core; needs clones of JuliaLinhart/lc2st and sbi-benchmark/sbibm",
+    takes="2 hours on one core; needs clones of JuliaLinhart/lc2st and sbi-benchmark/sbibm",
     full=Lc2st(),
     tiny=Lc2st(
         tasks=("gaussian_linear_uniform",),
