@@ -17,7 +17,6 @@ import math
 from dataclasses import dataclass, replace
 
 import torch
-from scipy import stats
 from torch import Tensor
 
 from steincritic.data.frame import Frame, Whitening
@@ -140,15 +139,27 @@ class Compared:
 
     def _difference(self, kind: str, columns: tuple[int, ...], place: int, *, many: int) -> Difference:
         e = self._estimate(float(self.found.all[place]), place)
-        pvalue = 6 * many * float(stats.t.sf(e.gap, self.freedom))  # two sides, three kinds
+        pvalue = 6 * many * student_tail(e.gap, self.freedom)  # two sides, three kinds
         if kind in ("spread", "scale"):
             e = Estimate(math.exp(e.value), math.exp(e.low), math.exp(e.high), 1.0, e.gap)
         return Difference(kind, columns, e, min(1.0, pvalue), self.found.rough)
 
     def _estimate(self, value: float, place: int) -> Estimate:
         error = max(float(self.error[place]), 1e-12)
-        reach = error * float(stats.t.ppf(0.975, self.freedom))
+        reach = error * student_quantile(0.975, self.freedom)
         return Estimate(value, value - reach, value + reach, 0.0, abs(value) / error)
+
+
+def student_tail(value: float, freedom: int) -> float:
+    from scipy import special  # not before it is needed
+
+    return float(special.stdtr(freedom, -value))
+
+
+def student_quantile(share: float, freedom: int) -> float:
+    from scipy import special
+
+    return float(special.stdtrit(freedom, share))
 
 
 def compare(points: ScoredPoints, lengths: Tensor | None = None) -> Compared | None:

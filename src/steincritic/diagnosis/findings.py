@@ -79,7 +79,7 @@ def find(
         entries = [e for e in entries if e.kind in _SHAPE_ALONE and not known & set(e.columns)]
     told = [_tell(entry, examined, data, names, subject) for entry in entries]
     single = [one for one in told if one.kind not in _PARTS]
-    told = [one for one in told if one.sure] or single or told
+    told = [one for one in told if one.sure] or ([] if first else single or told)
     said: list[_Told] = []
     for one in _joint_first(told):
         cells = sum(other.kind == "cell" for other in said)

@@ -39,6 +39,9 @@ class Subject:
     right: str
     question: str
 
+    def __repr__(self) -> str:
+        return f"Subject({self.data} beside a {self.model})"
+
 
 DATA = Subject(
     "data",
