@@ -29,7 +29,7 @@ from steincritic.rng import derive
 _FEW = 100  # independent draws below which little can be seen
 _APART = 1.05  # R-hat beyond which chains have not met, less the noise below
 _RHAT_NOISE = 12.0  # over the draws of a chain: the largest of ten coordinates is rarely beyond
-_OFF = (4.0, 3.0)  # mean and size of a score, from which on a coordinate may be in another space
+_OFF, _RIGHT = (4.0, 10.0), (4.0, 3.0)  # of a score that does not fit, and one that does; see `_off`
 _OF_CHAINS = ("dependent rows", "repeated rows", FITTED)  # caveats about rows that chains allow for
 _LOOKED_AT = 500  # draws whose scores are asked for again
 
@@ -167,7 +167,8 @@ def _tested(
     seed: int,
 ) -> GofResult:
     drawn_from = model if isinstance(test, CrossFit) else None
-    wrong = tuple(_constrained(model, points, names))
+    some = torch.linspace(0, len(points) - 1, max(50, min(_LOOKED_AT, round(mixing.kept / mixing.slowness))))
+    wrong = tuple(_constrained(model, points[some.long().to(points.x.device)], names))
     try:
         (result,) = test.run(drawn_from, points.alone(), level=level, seeds=[seed])
     except InputError as error:  # far out, as draws in another space may be
@@ -251,23 +252,23 @@ def _scored(model: Model, x: Tensor, names: Sequence[str], device: DeviceLike) -
         raise InputError(f"{error}; {listed(suspects, 4)} positive in all draws: {asked}") from None
 
 
-def _constrained(model: Model, points: ScoredPoints, names: Sequence[str]) -> Iterator[Caveat]:
-    """Positive columns whose scores contradict them and would less so at their logarithms."""
-    some = points[torch.linspace(0, len(points) - 1, min(len(points), _LOOKED_AT)).long()]
+def _constrained(model: Model, some: ScoredPoints, names: Sequence[str]) -> Iterator[Caveat]:
+    """Positive columns whose scores contradict them, and would not so at their logarithms."""
     for j in (some.x > 0).all(0).nonzero()[:, 0].tolist():
+        before = _off(some.x[:, j], some.score[:, j])
+        if before[0] < _OFF[0] and before[1] < _OFF[1]:
+            continue
         logged = some.x.clone()
         logged[:, j] = logged[:, j].log()
         try:
             score = answer(lambda x=logged: model.score(x), "model.score")  # type: ignore[misc]
         except ModelError:
             continue
-        before, after = _off(some.x[:, j], some.score[:, j]), _off(logged[:, j], score[:, j].to(some.x))
-        if any(
-            one > bound and other < one / 2 for one, other, bound in zip(before, after, _OFF, strict=True)
-        ):
+        limits = zip(before, _off(logged[:, j], score[:, j].to(some.x)), _OFF, _RIGHT, strict=True)
+        if any(one > off and other < right for one, other, off, right in limits):
             yield Caveat(
                 "constrained draws",
-                f"{names[j]} is positive in all draws, and the score fits its logarithm better: "
+                f"{names[j]} is positive in all draws, and the score fits its logarithm: "
                 f"{_did_you_pass(names[j])}",
                 grave=True,
             )

@@ -12,7 +12,8 @@ coordinates in their fields. And coordinates come from the data: each half is lo
 half, so that its Stein values have mean zero given the other half.
 
 Kernels are bootstrapped by the same signs [chwialkowski2016]. Cells count draws of the model and are left
-out. Where lenses do not decide, the split test with its bootstrap-t does; each of the two steps has half the
+out. For rows that depend on each other, blocks of them stand for single ones: see `gof.serial`. Where lenses
+do not decide, the split test with its bootstrap-t does; each of the two steps has half the
 level.
 """
 

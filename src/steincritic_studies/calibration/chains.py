@@ -90,7 +90,7 @@ class ChainsJob:
 @dataclass(frozen=True, kw_only=True)
 class LevelOfChains:
     kinds: tuple[str, ...] = tuple(KINDS)
-    parts: int = 4
+    parts: int = 2
     each: int = 50
     tiny: bool = False
 
