@@ -195,7 +195,7 @@ def draw_chains(record: Record, folder: Path) -> list[Path]:
 STUDY = Study(
     name="level-of-chains",
     title="Draws that depend on each other: level and power",
-    takes="20 minutes on two cores",
+    takes="15 minutes on one core",
     full=LevelOfChains(),
     tiny=LevelOfChains(kinds=("four short chains",), parts=1, each=2, tiny=True),
     run=run,
