@@ -168,8 +168,8 @@ def test_dependent_rows_say_what_was_done_and_are_not_warned_of():
 
 
 def test_a_test_without_signs_cannot_take_dependent_rows():
-    with pytest.raises(InputError, match="combined and ksd; got split"):
-        sc.gof_test(PLANE, PLANE.sample(100, seed=1), "split", dependent=True)
+    with pytest.raises(InputError, match="ksdagg; got fssd"):
+        sc.gof_test(PLANE, PLANE.sample(100, seed=1), "fssd", dependent=True)
 
 
 @pytest.mark.parametrize("n", [2, 3, 5])

@@ -14,6 +14,7 @@ from steincritic.gof import multiplier
 from steincritic.gof.combined import Combined
 from steincritic.gof.multiplier import Halves, Look, Plan, View, hall
 from steincritic.gof.power import trials_of
+from steincritic.gof.serial import Blocks
 from steincritic.lenses import Cells, Critics, Dependence, Field, Kernels, Modes, Moments
 from steincritic.models.density import PairModel
 from steincritic.rng import Source, generator
@@ -56,21 +57,27 @@ def test_under_signs_a_mean_is_the_slow_formula():
     length = values.square().sum().sqrt()
     z = (signs.double() * values).sum(-1) / length
     third = (signs.double() * values**3).sum(-1) / length**3 * (1 + multiplier._UNSEEN / n)
-    corrected = view._corrected(signs, _lengths(view))[:, 2]  # after two shifts
+    corrected = view._corrected(signs, _lengths(view), Blocks.single(n))[:, 2]  # after two shifts
     torch.testing.assert_close(corrected, hall(z, third), rtol=1e-5, atol=1e-5)  # float32 values
     observed = hall(values.sum() / length, (values**3).sum() / length**3 * (1 + multiplier._UNSEEN / n))
     torch.testing.assert_close(measured.entries[2], observed, rtol=1e-5, atol=1e-5)
 
 
 def _lengths(view: View) -> Tensor:
-    return torch.cat([values for _, values in view._blocks()]).square().sum(0).sqrt()
+    return (
+        torch.cat([values for _, values in view._sums(Blocks.single(sum(map(len, view.halves))))])
+        .square()
+        .sum(0)
+        .sqrt()
+    )
 
 
 def test_a_sign_for_all_points_is_a_sign_for_every_entry():
     view = View.of(Moments(clip=3.0), Halves.of(scored(normal(30, 3))), seed=0)
     ones = torch.ones(1, 30, dtype=torch.int8)
     length = _lengths(view)
-    torch.testing.assert_close(view._corrected(-ones, length), -view._corrected(ones, length))
+    one = Blocks.single(30)
+    torch.testing.assert_close(view._corrected(-ones, length, one), -view._corrected(ones, length, one))
 
 
 def test_some_points_and_some_signs_at_a_time_give_the_same(monkeypatch: pytest.MonkeyPatch):
@@ -138,7 +145,7 @@ def test_signs_that_stay_hold_the_level_of_rows_that_depend_on_each_other():
     test = replace(LENSES, lenses=(Moments(),))
     model = PairModel(lambda y: -y)
     careless = trials_of(model, x, test, seed=1).rate().rejections
-    careful = trials_of(model, x, replace(test, flip=0.05), seed=1).rate().rejections
+    careful = trials_of(model, x, replace(test, slowness=20.0), seed=1).rate().rejections
     assert careless > 50 and careful <= 20  # 5 expected; the signs are an approximation
 
 
@@ -156,7 +163,7 @@ def test_the_level_is_shared_with_a_critic():
 def test_few_points_are_looked_at_by_lenses_alone_and_fewer_are_refused():
     test = replace(LENSES, critics=Critics())
     assert not Plan.of(test, 39, 0.05).trains and Plan.of(test, 40, 0.05).trains
-    assert not Plan.of(replace(test, flip=0.1), 400, 0.05).trains
+    assert not Plan.of(replace(test, slowness=2.0), 400, 0.05).trains
     with pytest.raises(sc.InputError, match="at least 20"):
         test.run(None, scored(normal(1, 19, 2)), level=0.05, seeds=[0])
 

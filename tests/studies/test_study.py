@@ -40,6 +40,7 @@ PROMISED = {
     "planted-faults": {"rows", "fdr"},
     "fault-zoo": {"rows", "default", "tests"},
     "level": {"rows"},
+    "level-of-chains": {"rows"},
     "level-without-draws": {"rows"},
     "fault-sentences": {"rows"},
     "lazy-training": {"rows", "corollary", "staged"},

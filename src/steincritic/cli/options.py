@@ -193,7 +193,8 @@ class TestOptions(OnDevice, Seeded):
     precision: Advanced[float | None] = None
     """Smallest p-value that is wanted of the combined test, such as 0.001; decides the null draws."""
     dependent: Advanced[bool] = False
-    """Rows are in time order and depend on each other: test by scores alone, with slow random signs."""
+    """Rows are in time order and depend on each other: test by scores alone, with a random sign per
+    block."""
     cache: Advanced[bool] = True
     """Keep null runs on disk and use them again."""
     engine: Advanced[Literal["serial", "threads", "local", "dask"] | None] = None

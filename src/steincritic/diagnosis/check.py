@@ -25,7 +25,7 @@ from steincritic.gof.assumptions import OUTWARD
 from steincritic.gof.choose import TestName, gof_test
 from steincritic.gof.combined import Combined
 from steincritic.gof.null import smallest_draws
-from steincritic.gof.result import GofResult
+from steincritic.gof.result import DATA, GofResult
 from steincritic.gof.test import GofTest
 from steincritic.models.base import Model, ModelLike, SamplingModel
 from steincritic.rng import derive
@@ -93,6 +93,7 @@ class CheckResult:
         """What was found, in sentences: what is wrong, then where critics see it."""
         if not self.rejected:
             return ()
+        subject = self.test.subject
         sentences = [f"Region {region}." for region in self.regions[:_SHOWN]]
         wrong = self.wrong_coordinates
         if wrong:
@@ -101,15 +102,16 @@ class CheckResult:
             sentences.insert(0, f"Coordinates that do not fit: {listed}{more}.")
         if len(self.points):
             first = ", ".join(self.row(int(k)) for k in self.points.flagged[:5])
+            many = f"{len(self.points)} of {len(self.data)} {subject.points}"
             sentences.insert(
                 1,
-                f"{len(self.points)} of {len(self.data)} points are not explained by the model, among them "
-                f"rows {first} (false discovery rate {self.points.fdr:g}).",
+                f"{many} are not explained by the {subject.model}, among them rows {first} (false discovery "
+                f"rate {self.points.fdr:g}).",
             )
         if self.missing is not None and len(self.missing):
             sentences.append(
-                f"{len(self.missing)} of {len(self.missing.witness)} model draws lie where data are missing "
-                f"(false discovery rate {self.missing.fdr:g})."
+                f"{len(self.missing)} of {len(self.missing.witness)} draws of the {subject.model} lie where "
+                f"{subject.data} are missing (false discovery rate {self.missing.fdr:g})."
             )
         sentences = [f"{seen}." for seen in self.seen] + sentences
         if not sentences:
@@ -146,7 +148,9 @@ class CheckResult:
                 f"Fisher divergence at least {self.fisher.lower:.3g} ({self.fisher.confidence:.0%} "
                 f"confidence; found so far {self.fisher.estimate:.3g}){unit}."
             )
-        return "These data cannot tell how far off the model is."
+        subject = self.test.subject
+        off = "the model is" if subject is DATA else "they are"
+        return f"These {subject.data} cannot tell how far off {off}."
 
     def to_dict(self) -> dict[str, Any]:
         """Those of the test and what was found, as plain values ready for JSON."""
@@ -190,19 +194,24 @@ class CheckResult:
         self,
         folder: str | Path,
         *,
-        title: str = "Does the model fit the data?",
+        title: str | None = None,
         image_shape: tuple[int, ...] | None = None,
     ) -> list[Path]:
         """Write report.html, result.json, witness.csv and critic.safetensors; returns the files.
 
         Args:
-            title: of the report.
+            title: of the report; a question about data and model, or about draws, by default.
             image_shape: (height, width) or (height, width, 3) where rows are images.
         """
         from steincritic.report.folder import save_check  # results save themselves; see tests/test_layers.py
         from steincritic.report.page import About
 
-        return save_check(self, Path(folder), about=About(title=title), image_shape=image_shape)
+        return save_check(
+            self,
+            Path(folder),
+            about=About(title=title or self.test.subject.question),
+            image_shape=image_shape,
+        )
 
     def plot(self, ax: "Axes | None" = None, most: int = 20) -> "Axes":
         """The z value of each coordinate, the most telling first."""
@@ -288,33 +297,64 @@ def check(
         for doubt in (*test.doubts, *map(str, test.caveats)):
             warnings.warn(doubt, DoubtfulWarning, stacklevel=2)
         test = replace(test, notes=(*test.notes, *reading_notes(given, used)))
-    halves = split_in_halves(adapted, points, seed=derive(seed, "diagnosis"))
+    found = diagnose(adapted, points, test, labels, level=level, fdr=fdr, seed=seed, units=units)
+    return replace(found, rows=given.rows) if isinstance(given, Table) else found
+
+
+def diagnose(
+    model: Model | None,
+    points: ScoredPoints,
+    test: GofResult,
+    names: tuple[str, ...],
+    *,
+    level: float,
+    fdr: float,
+    seed: int,
+    units: Units = "standard",
+    whole: ScoredPoints | None = None,
+    lengths: Tensor | None = None,
+    in_order: bool = False,
+) -> CheckResult:
+    """Where the model fails, by critics of both halves and by what the lenses of the test saw.
+
+    Args:
+        whole: the points that were tested, if these are some of them that hardly depend on each other.
+        lengths: of blocks of such rows.
+        in_order: halves are the first and the second half of the rows.
+    """
+    halves = split_in_halves(model, points, seed=derive(seed, "diagnosis"), in_order=in_order)
+    looked_at = points if whole is None else whole
     return CheckResult(
         test=test,
-        seen=_seen(adapted, points, labels, test, level) if test.rejected else (),
+        seen=_seen(model, looked_at, names, test, level, lengths) if test.rejected else (),
         points=find_points(halves, fdr=fdr, listed=test.rejected),
         missing=find_missing(halves, fdr=fdr, listed=test.rejected),
-        coordinates=find_coordinates(halves, labels, seed=derive(seed, "coordinates")),
-        regions=find_regions(halves, labels, level=level, listed=test.rejected),
+        coordinates=find_coordinates(halves, names, seed=derive(seed, "coordinates")),
+        regions=find_regions(halves, names, level=level, listed=test.rejected),
         fisher=fisher_bound(halves, units=units),
-        checkup=glance(adapted, points.x, seed=derive(seed, "glance")),
+        checkup=glance(model, points.x, seed=derive(seed, "glance")),
         halves=halves,
         data=points,
-        names=labels,
+        names=names,
         level=level,
         seed=seed,
-        rows=given.rows if isinstance(given, Table) else None,
     )
 
 
 def _seen(
-    model: Model | None, points: ScoredPoints, names: Sequence[str], test: GofResult, level: float
+    model: Model | None,
+    points: ScoredPoints,
+    names: Sequence[str],
+    test: GofResult,
+    level: float,
+    lengths: Tensor | None,
 ) -> tuple[Finding, ...]:
     """By the lenses of the test; where it has none, quick ones look for this alone."""
     if any(caveat.kind == OUTWARD for caveat in test.caveats):
         return ()  # of a density that does not exist
     if test.examined is not None:
-        return find(test.examined, points, names, level=level) or fallback(test.readings)
+        found = find(test.examined, points, names, level=level, subject=test.subject, lengths=lengths)
+        return found or fallback(test.readings)
     if not isinstance(model, SamplingModel):
         return ()
     lenses = Combined(critics=None, draws=max(_SETS, smallest_draws(level)), reference=_SETS)
@@ -322,7 +362,7 @@ def _seen(
         (looked,) = lenses.run(model, points.alone(), level=level, seeds=[test.seed])
     except InputError:  # extreme values, which the test that was asked for can bear
         return ()
-    return find(looked.examined, points, names, level=level)
+    return find(looked.examined, points, names, level=level, subject=test.subject)
 
 
 def column_names(names: Iterable[object] | None, dim: int) -> tuple[str, ...]:

@@ -2,65 +2,57 @@
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from steincritic.data.arrays import ArrayLike, as_float_tensor, as_points, check_finite
-from steincritic.data.points import model_and_points
+from steincritic.data.chains import Chains, DrawsLike, read_chains
+from steincritic.data.points import ScoredPoints, answer, model_and_points
 from steincritic.devices import DeviceLike
-from steincritic.diagnosis.check import CheckResult, check, column_names
+from steincritic.diagnosis.check import CheckResult, column_names, diagnose
 from steincritic.diagnosis.halves import FEWEST
-from steincritic.errors import DoubtfulWarning, InputError, check_count
-from steincritic.gof.choose import TestName, choose_test, gof_test
+from steincritic.diagnosis.pareto import about_pareto_k, pareto_k
+from steincritic.errors import DoubtfulWarning, InputError, ModelError, check_count, check_level, listed
+from steincritic.gof.assumptions import FITTED
+from steincritic.gof.choose import TestName, caveats_of, choose_test, slowed
 from steincritic.gof.crossfit import CrossFit
+from steincritic.gof.result import DRAWS, Caveat, GofResult
+from steincritic.gof.serial import Blocks, slowness_if_any, stein_series
 from steincritic.gof.test import GofTest
-from steincritic.models.base import (
-    ConstrainedModel,
-    Model,
-    ModelLike,
-    as_model,
-    coordinate_names,
-    dimension,
-    own_dtype,
-)
-from steincritic.models.mixing import autocorrelations, effective_draws, potential_scale
+from steincritic.models.base import DensityModel, Model, ModelLike, as_model
+from steincritic.models.mixing import effective_draws, potential_scale
+from steincritic.rng import derive
 
-_GONE = 0.05  # autocorrelation that is none
-_NOISE = 3.5  # standard errors of an autocorrelation that is none
-_FEW = 100  # kept draws below which little can be seen
+_FEW = 100  # independent draws below which little can be seen
 _APART = 1.05  # R-hat beyond which chains have not met, less the noise below
 _RHAT_NOISE = 12.0  # over the draws of a chain: the largest of ten coordinates is rarely beyond
-
-
-@runtime_checkable
-class Posterior(Protocol):
-    """ArviZ's InferenceData, as far as it is asked."""
-
-    posterior: Any
-
-
-DrawsLike: TypeAlias = ArrayLike | Mapping[str, Any] | Posterior
+_OFF, _RIGHT = (4.0, 10.0), (4.0, 3.0)  # of a score that does not fit, and one that does; see `_off`
+_OF_CHAINS = ("dependent rows", "repeated rows", FITTED)  # caveats about rows that chains allow for
+_LOOKED_AT = 500  # draws whose scores are asked for again
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mixing:
-    """What chains are worth. The slowest coordinate decides."""
+    """What chains are worth."""
 
     chains: int
     draws: int  # of one chain
-    effective: float  # independent draws that all chains together are worth
+    effective: float  # independent draws that all chains together are worth, in the slowest coordinate
     slowest: str  # coordinate
     rhat: float  # R-hat of halved chains in the worst coordinate
+    apart: str  # which chain is apart where, in words; empty if none is
     thin: int  # every so many draws one was kept
     kept: int  # in all
+    slowness: float  # kept draws in a row that are worth one for the test; 1 where they look independent
 
     def __str__(self) -> str:
         chains = f"{self.chains} chains of {self.draws} draws" if self.chains > 1 else f"{self.draws} draws"
         taken = "all were tested" if self.thin == 1 else f"one in {self.thin} was tested, {self.kept} in all"
+        if self.slowness > 1:
+            taken += f", about {self.slowness:.1f} in a row counted as one"
         return (
             f"{chains}, worth {self.effective:.0f} independent ones in the slowest coordinate "
             f"({self.slowest}), R-hat {self.rhat:.3f}; {taken}."
@@ -69,17 +61,19 @@ class Mixing:
     @property
     def doubts(self) -> tuple[str, ...]:
         found = []
-        if self.kept < _FEW:
+        if (worth := self.kept / self.slowness) < _FEW:
             found.append(
-                f"Only {self.kept} draws are left that hardly depend on each other; with fewer than {_FEW} "
-                "a test sees gross errors alone. Run the chains longer, or reparametrize."
+                f"The draws are worth only {worth:.0f} independent ones; with fewer than {_FEW} a test sees "
+                "gross errors alone. Run the chains longer, or reparametrize."
             )
-        if self.rhat > _APART + _RHAT_NOISE / self.draws:
-            found.append(
-                f"R-hat is {self.rhat:.2f}: the chains have not met. A rejection may only say that they are "
-                "too short."
-            )
+        if self.apart:
+            found.append(f"{self.apart} A rejection may only say that the chains are too short.")
         return tuple(found)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        alone = "One chain alone cannot tell whether others, from other starts, would agree."
+        return (str(self), *self.doubts, *([alone] if self.chains == 1 and self.slowness > 1 else []))
 
 
 def check_draws(
@@ -87,7 +81,8 @@ def check_draws(
     draws: DrawsLike,
     *,
     chains: int = 1,
-    thin: int | None = None,
+    thin: int = 1,
+    log_q: Any = None,
     test: GofTest | TestName = "combined",
     level: float = 0.05,
     fdr: float = 0.1,
@@ -97,18 +92,22 @@ def check_draws(
 ) -> CheckResult:
     """Are these draws from the posterior whose score is known?
 
-    Chains are thinned until neither a coordinate nor its square is correlated with that of the next draw
-    kept, then tested by the score alone, then searched for where they differ. What the chains are worth is
-    in `test.notes`, and as numbers in `test.settings["mixing"]`.
+    Draws may depend on those before them in their chain: how far is found in their Stein values, and the
+    test allows for it. What the chains are worth is in `test.notes`, and as numbers in
+    `test.settings["mixing"]`.
 
     Args:
         model: the posterior: anything `as_model` takes, in unconstrained coordinates. With a sampler (a
             `LangevinModel`, say) the diagnosis has regions and p-values of points too.
-        draws: (chains, n, d) or (n, d) in the model's coordinates; or named draws (`mcmc.get_samples()`,
-            ArviZ's InferenceData) where the model has `unconstrain`.
-        chains: how many chains follow one another in (n, d), or in named draws.
-        thin: keep every so many draws; 1 where they are known to be independent.
-        test: as for `gof_test`, by scores alone; only the cross-fit test takes draws of the model.
+        draws: (chains, n, d) or (n, d) in the model's coordinates; or named draws (a mapping, ArviZ's
+            InferenceData, a fit of CmdStanPy or PyStan, posteriordb's JSON), which the model's `unconstrain`
+            or its names put into its coordinates: see `data.chains`.
+        chains: how many chains follow one another in (n, d), or in flat named draws.
+        thin: keep every so many draws.
+        log_q: log-density of the approximation that the draws come from, at the draws, in the model's
+            coordinates; with the model's own it gives Pareto k-hat.
+        test: as for `gof_test`, by scores alone; only the cross-fit test takes draws of the model. Tests for
+            independent draws alone get thinned ones.
         level, fdr, seed, device: as for `check`.
         names: of the coordinates; the model's own where it has some.
 
@@ -117,87 +116,186 @@ def check_draws(
     >>> sc.check_draws(q, 0.5 * q.sample(300, seed=1), names=["mu", "log tau"]).rejected
     True
     """
+    check_level(level)
+    check_count(thin, name="thin")
     adapted = as_model(model)
-    x = _by_chain(adapted, draws, chains)
-    labels = column_names(names if names is not None else coordinate_names(adapted), x.shape[2])
-    mixing = judge_chains(x, labels, thin=thin)
-    kept = x[:, :: mixing.thin].reshape(-1, x.shape[2])
-    if len(kept) < FEWEST:
-        raise InputError(
-            f"{mixing} That is too few to test; run the chains longer, or pass thin= to keep more, with a "
-            "level that no longer holds"
-        )
-    for doubt in mixing.doubts:
+    read = read_chains(adapted, draws, chains=chains, names=names)
+    labels = column_names(read.names, read.x.shape[2])
+    x = read.x[:, ::thin]
+    _check_moving(x)
+    points = _scored(adapted, x.flatten(0, 1), labels, device)
+    slowness = slowness_if_any(stein_series(points, len(x)), seed=derive(seed, "dependence"))
+    chosen = choose_test(test, adapted, len(points))[0]
+    slow = slowed(chosen, slowness, len(x)) if slowness > 1 else chosen
+    if slow is None:  # a test for independent draws
+        again = math.ceil(slowness)
+        thin, x, slowness, slow = thin * again, x[:, ::again], 1.0, chosen
+        points = points[_every(points, len(read.x), again)]
+    mixing = judge_chains(read.x, labels, thin=thin, slowness=slowness)
+    if len(points) < FEWEST or mixing.kept / mixing.slowness < FEWEST / 2:
+        raise InputError(f"{mixing} That is too few to test; run the chains longer")
+    result = _tested(adapted, points, slow, labels, mixing, level, seed)
+    notes = (*mixing.notes, *read.notes, *_about_divergences(read))
+    if log_q is not None:
+        k = pareto_k(_log_weights(adapted, points, log_q, read.x.shape[:2], thin))
+        notes, result = (*notes, about_pareto_k(k)), _with(result, pareto_k=k)
+    result = replace(result, notes=(*notes, *result.notes), doubts=(*mixing.doubts, *result.doubts))
+    for doubt in (*result.doubts, *map(str, result.caveats)):
         warnings.warn(doubt, DoubtfulWarning, stacklevel=2)
-    _, points = model_and_points(adapted, kept, device=device)
-    drawn_from = adapted if isinstance(choose_test(test, adapted, len(points))[0], CrossFit) else None
-    result = gof_test(drawn_from, points, test, level, seed, points.x.device, names=labels)
-    result = replace(
+    nearly = points[_every(points, len(x), math.ceil(slowness))] if slowness > 1 else points
+    return diagnose(
+        adapted,
+        nearly if len(nearly) >= FEWEST else points,
         result,
-        notes=(str(mixing), *mixing.doubts, *result.notes),
-        doubts=(*mixing.doubts, *result.doubts),
-        settings=dict(result.settings) | {"mixing": asdict(mixing)},
+        labels,
+        level=level,
+        fdr=fdr,
+        seed=seed,
+        whole=points,
+        lengths=Blocks.of(len(points), len(x), slowness).lengths if slowness > 1 else None,
+        in_order=slowness > 1,
     )
-    return check(adapted, points, test=result, level=level, fdr=fdr, seed=seed, names=labels)
 
 
-def judge_chains(x: Tensor, names: Sequence[str], *, thin: int | None = None) -> Mixing:
-    """Effective sample size, R-hat and the thinning that chains (chains, n, d) need."""
-    chains, steps, _ = x.shape
-    if thin is not None:
-        check_count(thin, name="thin")
-    half = steps // 2
-    if half < 4:
-        raise InputError(f"a chain must have at least 8 draws, got {steps}; draws are (chains, n, d)")
-    halves = torch.cat([x[:, :half], x[:, -half:]]).to(torch.float64)
-    if bool((halves.flatten(0, 1).std(0) == 0).any()):
+def _tested(
+    model: Model,
+    points: ScoredPoints,
+    test: GofTest,
+    names: Sequence[str],
+    mixing: Mixing,
+    level: float,
+    seed: int,
+) -> GofResult:
+    drawn_from = model if isinstance(test, CrossFit) else None
+    some = torch.linspace(0, len(points) - 1, max(50, min(_LOOKED_AT, round(mixing.kept / mixing.slowness))))
+    wrong = tuple(_constrained(model, points[some.long().to(points.x.device)], names))
+    try:
+        (result,) = test.run(drawn_from, points.alone(), level=level, seeds=[seed])
+    except InputError as error:  # far out, as draws in another space may be
+        raise InputError(" ".join([*map(str, wrong), str(error)])) from None
+    found = caveats_of(result, model, points, names)
+    caveats = [caveat for caveat in found if caveat.kind not in _OF_CHAINS]
+    result = replace(result, caveats=(*wrong, *caveats), subject=DRAWS)
+    return _with(result, mixing=asdict(mixing))
+
+
+def _with(result: GofResult, **settings: Any) -> GofResult:
+    return replace(result, settings=dict(result.settings) | settings)
+
+
+def _every(points: ScoredPoints, chains: int, step: int) -> Tensor:
+    """Rows of every so many draws of each chain."""
+    return torch.arange(len(points)).view(chains, -1)[:, ::step].flatten().to(points.x.device)
+
+
+def _check_moving(x: Tensor) -> None:
+    if x.shape[1] < 8:
+        raise InputError(f"a chain must have at least 8 draws, got {x.shape[1]}; draws are (chains, n, d)")
+    if bool((x.flatten(0, 1).std(0) == 0).any()):
         raise InputError("a coordinate of the draws has one value throughout: it was never moved")
-    worth = effective_draws(halves) / half
-    worst = int(worth.argmin())
-    needed = _thinning(halves)
-    share = min(1.0, float(worth[worst])) if needed > 1 else 1.0  # the estimate's own noise, without need
-    thin = thin or max(needed, math.ceil(1 / share))  # no more are kept than they are worth
+
+
+def judge_chains(x: Tensor, names: Sequence[str], *, thin: int = 1, slowness: float = 1.0) -> Mixing:
+    """Effective sample size and R-hat of chains (chains, n, d)."""
+    x = x.to(torch.float64)
+    chains, steps, _ = x.shape
+    halves = torch.cat([x[:, : steps // 2], x[:, -(steps // 2) :]])
+    worth = (effective_draws(halves) / halves.shape[1]).clamp(max=1.0)
+    worst, rhat = int(worth.argmin()), potential_scale(x)
     return Mixing(
         chains=chains,
         draws=steps,
-        effective=share * chains * steps,
+        effective=chains * steps * (float(worth[worst]) if slowness > 1 or thin > 1 else 1.0),
         slowest=names[worst],
-        rhat=float(potential_scale(x.to(torch.float64)).max()),
+        rhat=float(rhat.max()),
+        apart=_apart(x, rhat, names),
         thin=thin,
         kept=chains * -(-steps // thin),
+        slowness=slowness,
     )
 
 
-def _thinning(trace: Tensor) -> int:
-    """The first lag at which, and at the next, coordinates and their squares are uncorrelated.
+def _apart(x: Tensor, rhat: Tensor, names: Sequence[str]) -> str:
+    """The chain whose mean is furthest from those of the others, in the coordinate of the largest R-hat."""
+    chains, steps, _ = x.shape
+    j = int(rhat.argmax())
+    if float(rhat[j]) <= _APART + _RHAT_NOISE / steps:
+        return ""
+    start = f"R-hat of {names[j]} is {float(rhat[j]):.2f}: "
+    if chains == 1:
+        return start + "the first and the second half of the chain disagree."
+    means = x[:, :, j].mean(1)
+    others = (means.sum() - means) / (chains - 1)
+    within = x[:, :, j].std(1).median()
+    gap = (means - others) / within
+    k = int(gap.abs().argmax())
+    side = "above" if float(gap[k]) > 0 else "below"
+    far = f"chain {k + 1} lies {abs(float(gap[k])):.1f} of its spread {side} the others"
+    return f"{start}the chains have not met; {far}."
 
-    Squares, for chains that alternate around the mean can have spreads that move slowly.
-    """
-    centered = trace - trace.mean((0, 1))
-    correlation = autocorrelations(torch.cat([centered, centered.square()], -1)).abs().amax(-1)
-    bound = max(_GONE, _NOISE / (trace.shape[0] * trace.shape[1]) ** 0.5)
-    gone = (correlation[:-1] < bound) & (correlation[1:] < bound)
-    return max(1, int(gone.nonzero()[0])) if bool(gone.any()) else len(correlation)
+
+def _about_divergences(read: Chains) -> Iterator[str]:
+    if total := sum(read.divergences):
+        where = ", ".join(f"{n} in chain {k + 1}" for k, n in enumerate(read.divergences) if n)
+        yield f"{total} draws came from divergent transitions ({where}): the sampler missed a part nearby."
 
 
-def _by_chain(model: Model, draws: DrawsLike, chains: int) -> Tensor:
-    """(chains, n, d), in the dtype the model computes in where it says so."""
-    check_count(chains, name="chains")
-    if isinstance(draws, Mapping | Posterior):
-        if not isinstance(model, ConstrainedModel):
-            raise InputError("named draws need a model with unconstrain(draws); pass an array (n, d)")
-        chains = draws.posterior.sizes["chain"] if isinstance(draws, Posterior) else chains
-        draws = model.unconstrain(draws)
-    if getattr(draws, "ndim", 2) == 3:
-        x = as_float_tensor(draws, name="draws")
-        if chains not in (1, len(x)):
-            raise InputError(f"draws of shape {tuple(x.shape)} are {len(x)} chains, but chains={chains}")
-    else:
-        x = as_points(draws, name="draws", dim=dimension(model))
-        if len(x) % chains:
-            raise InputError(f"{len(x)} draws cannot be {chains} chains of one length")
-        x = x.reshape(chains, -1, x.shape[1])
-    if (dim := dimension(model)) not in (None, x.shape[2]):
-        raise InputError(f"draws have {x.shape[2]} coordinates, the model has {dim}")
-    check_finite(x.flatten(0, 1), name="draws")
-    return x.to(own_dtype(model) or x.dtype)
+def _scored(model: Model, x: Tensor, names: Sequence[str], device: DeviceLike) -> ScoredPoints:
+    try:
+        return model_and_points(model, x, device=device)[1]
+    except InputError as error:
+        positive = [name for name, column in zip(names, x.T, strict=True) if bool((column > 0).all())]
+        suspects = [name for name in positive if name.startswith("log")]
+        if not suspects:
+            raise
+        asked = _did_you_pass(suspects[0])
+        raise InputError(f"{error}; {listed(suspects, 4)} positive in all draws: {asked}") from None
+
+
+def _constrained(model: Model, some: ScoredPoints, names: Sequence[str]) -> Iterator[Caveat]:
+    """Positive columns whose scores contradict them, and would not so at their logarithms."""
+    for j in (some.x > 0).all(0).nonzero()[:, 0].tolist():
+        before = _off(some.x[:, j], some.score[:, j])
+        if before[0] < _OFF[0] and before[1] < _OFF[1]:
+            continue
+        logged = some.x.clone()
+        logged[:, j] = logged[:, j].log()
+        try:
+            score = answer(lambda x=logged: model.score(x), "model.score")  # type: ignore[misc]
+        except ModelError:
+            continue
+        limits = zip(before, _off(logged[:, j], score[:, j].to(some.x)), _OFF, _RIGHT, strict=True)
+        if any(one > off and other < right for one, other, off, right in limits):
+            yield Caveat(
+                "constrained draws",
+                f"{names[j]} is positive in all draws, and the score fits its logarithm: "
+                f"{_did_you_pass(names[j])}",
+                grave=True,
+            )
+
+
+def _did_you_pass(name: str) -> str:
+    bare = name.removeprefix("log").strip("_ ()") if name.startswith("log") else ""
+    return f"did you pass {bare}?" if bare else "is that the model's coordinate?"
+
+
+def _off(x: Tensor, score: Tensor) -> tuple[float, float]:
+    """Mean of a score in standard errors, and its size in spreads of the column: 0.7 for a normal one."""
+    mean = float(score.mean().abs() / score.std().clamp(min=1e-300)) * math.sqrt(len(score))
+    size = float(score.abs().median() * (x.quantile(0.75) - x.quantile(0.25))) / 1.35
+    return tuple(v if math.isfinite(v) else math.inf for v in (mean, size))  # type: ignore[return-value]
+
+
+def _log_weights(model: Model, points: ScoredPoints, log_q: Any, shape: Sequence[int], thin: int) -> Tensor:
+    if not isinstance(model, DensityModel):
+        raise InputError(
+            "Pareto k-hat needs the log-density of the posterior too: give the model log_prob(x)"
+        )
+    given = torch.as_tensor(log_q, dtype=torch.float64)
+    if given.numel() != math.prod(shape):
+        raise InputError(f"log_q must have one value per draw, {math.prod(shape)}; got {tuple(given.shape)}")
+    kept = given.reshape(*shape)[:, ::thin].flatten()
+    found = answer(lambda: model.log_prob(points.x), "model.log_prob").double().cpu().flatten() - kept
+    if not bool(found.isfinite().all()):
+        raise InputError(f"log_q or model.log_prob is not finite at {int((~found.isfinite()).sum())} draws")
+    return found

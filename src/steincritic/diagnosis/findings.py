@@ -17,10 +17,11 @@ from torch import Tensor
 
 from steincritic.data.points import ScoredPoints
 from steincritic.diagnosis import words
+from steincritic.diagnosis.by_scores import Difference, differences
 from steincritic.diagnosis.entries import Entry, part_of, standard, standing_out
 from steincritic.diagnosis.estimates import Estimate
 from steincritic.gof.bench import Examined
-from steincritic.gof.result import Reading
+from steincritic.gof.result import DATA, Reading, Subject
 from steincritic.lenses.lens import normal_evidence
 from steincritic.lenses.modes import PreparedModes
 from steincritic.lenses.moments import DIRECTIONS, PreparedMoments
@@ -28,6 +29,7 @@ from steincritic.lenses.moments import DIRECTIONS, PreparedMoments
 MOST = 8  # findings that are listed
 _CELLS = 3  # cells that are listed
 _OFF = 0.1  # standard deviations
+_SHAPE_ALONE = ("skewness", "tails", "radial tails", "bend", "extreme together")  # no means and no spreads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,18 +58,50 @@ class Finding:
 
 
 def find(
-    examined: Examined, data: ScoredPoints, names: Sequence[str], *, level: float
+    examined: Examined,
+    data: ScoredPoints,
+    names: Sequence[str],
+    *,
+    level: float,
+    subject: Subject = DATA,
+    lengths: Tensor | None = None,
 ) -> tuple[Finding, ...]:
-    """What stands out at a family-wise level, the loudest first."""
-    told = [_tell(entry, examined, data, names) for entry in standing_out(examined, level)]
+    """What stands out at a family-wise level, the loudest first.
+
+    Args:
+        lengths: of blocks of rows that depend on each other.
+    """
+    entries = standing_out(examined, level)
+    first: list[Finding] = []
+    if examined.draws is None and (sizes := differences(data, lengths, level=level)):
+        first = [_by_scores(one, names, subject) for one in sizes]
+        known = {j for one in first for j in one.columns}
+        entries = [e for e in entries if e.kind in _SHAPE_ALONE and not known & set(e.columns)]
+    told = [_tell(entry, examined, data, names, subject) for entry in entries]
     single = [one for one in told if one.kind not in _PARTS]
-    told = [one for one in told if one.sure] or single or told
+    told = [one for one in told if one.sure] or ([] if first else single or told)
     said: list[_Told] = []
     for one in _joint_first(told):
         cells = sum(other.kind == "cell" for other in said)
         if not any(_covers(other, one) for other in said) and (one.kind != "cell" or cells < _CELLS):
             said.append(one)
-    return tuple(one.finding for one in said[:MOST])
+    return (*first, *(one.finding for one in said))[:MOST]
+
+
+def _by_scores(one: Difference, names: Sequence[str], subject: Subject) -> Finding:
+    named = tuple(names[j] for j in one.columns)
+    e = one.estimate
+    return Finding(
+        kind=one.kind,
+        columns=one.columns,
+        names=named,
+        sentence=words.by_scores(one.kind, named, e, subject, rough=one.rough),
+        estimate=None if one.rough else e.value,
+        interval=None if one.rough else (e.low, e.high),
+        expected=e.expected,
+        pvalue=one.pvalue,
+        lens="scores",
+    )
 
 
 def fallback(readings: Sequence[Reading]) -> tuple[Finding, ...]:
@@ -121,7 +155,9 @@ def _sure(entry: Entry, estimate: Estimate | None) -> bool:
     return estimate is not None and estimate.gap >= (1.96 if entry.kind == "tails" else entry.errors)
 
 
-def _tell(entry: Entry, examined: Examined, data: ScoredPoints, names: Sequence[str]) -> _Told:
+def _tell(
+    entry: Entry, examined: Examined, data: ScoredPoints, names: Sequence[str], subject: Subject
+) -> _Told:
     """The sentence of an entry; that of its estimate if that differs from what the model says."""
     kind, columns, place = entry.kind, entry.columns, torch.zeros(0)
     draws: ScoredPoints | None = examined.draws
@@ -129,10 +165,10 @@ def _tell(entry: Entry, examined: Examined, data: ScoredPoints, names: Sequence[
     if draws is None and examined.bench.bench.setting.whitening is not None:
         said = None  # a mean or a spread of one column shows in the Stein values of others
     elif draws is None:
-        said = words.near_normal(kind, [names[j] for j in columns], entry.raw, entry.sd)
+        said = words.near_normal(kind, [names[j] for j in columns], entry.raw, entry.sd, subject)
     else:
         x, y = (points.x.to("cpu", torch.float64) for points in (data, draws))
-        beside = words.Beside(x, y, names)
+        beside = words.Beside(x, y, names, subject)
         if kind == "cell":
             said, columns, place = _of_cell(entry, beside, examined)
         elif kind in DIRECTIONS:
@@ -148,7 +184,9 @@ def _tell(entry: Entry, examined: Examined, data: ScoredPoints, names: Sequence[
         kind=kind,
         columns=columns,
         names=tuple(names[j] for j in columns),
-        sentence=sentence if _sure(entry, estimate) else words.only_seen(kind, [names[j] for j in columns]),
+        sentence=sentence
+        if _sure(entry, estimate)
+        else words.only_seen(kind, [names[j] for j in columns], subject),
         estimate=None if estimate is None else estimate.value,
         interval=None if estimate is None else (estimate.low, estimate.high),
         expected=None if estimate is None else estimate.expected,
@@ -168,7 +206,7 @@ def _of_cell(
     frame = examined.bench.bench.setting.frame
     center = part.places[entry.index].cpu().double() * frame.scale.cpu() + frame.location.cpu()
     where, columns = words.place(beside, center)
-    return words.cell(count, expected, n, where), columns, center
+    return words.cell(count, expected, n, where, beside.subject), columns, center
 
 
 def _within(entry: Entry, beside: words.Beside, examined: Examined) -> tuple[words.Told, Tensor]:
@@ -178,7 +216,10 @@ def _within(entry: Entry, beside: words.Beside, examined: Examined) -> tuple[wor
     inside = beside.rows(*(entry.prepared.in_half(standard(t, examined), half) for t in (beside.x, beside.y)))
     center = inside.y.mean(0)
     estimate, sentence = words.KINDS[entry.kind.split()[0]](inside, entry.columns)
-    return (estimate, f"In the model's mode around {words.place(beside, center)[0]}: {sentence}"), center
+    return (
+        estimate,
+        f"In the {beside.model}'s mode around {words.place(beside, center)[0]}: {sentence}",
+    ), center
 
 
 def _joint_first(told: list[_Told]) -> list[_Told]:

@@ -86,12 +86,16 @@ def split_in_halves(
     staging: Staged = DEFAULT_STAGING,
     training: Training | None = None,
     callbacks: Sequence[Callback] | None = None,
+    in_order: bool = False,
 ) -> Halves:
-    """Train both critics in one bank, and evaluate them on all points and on draws of the model."""
+    """Train both critics in one bank, and evaluate them on all points and on draws of the model.
+
+    Halves are random, or the first and the second half of the rows.
+    """
     n = len(points)
     if n < FEWEST:
         raise InputError(f"x has {n} points, too few to see where a model fails; collect at least {FEWEST}")
-    order = torch.randperm(n, generator=generator(seed, "halves"))
+    order = torch.arange(n) if in_order else torch.randperm(n, generator=generator(seed, "halves"))
     rows = (order[: n // 2], order[n // 2 :])
     size = n // 2
     frame = model_frame(model, points, seed=seed)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from steincritic.diagnosis import estimates
 from steincritic.diagnosis.estimates import Estimate
+from steincritic.gof.result import DATA, Subject
 
 _NAMED = 4  # columns that a sentence names
 _COORDINATES = 2  # of a place
@@ -22,6 +23,11 @@ class Beside:
     x: Tensor
     y: Tensor
     names: Sequence[str]
+    subject: Subject = DATA
+
+    @property
+    def model(self) -> str:
+        return self.subject.model
 
     def rows(self, of_x: Tensor, of_y: Tensor) -> "Beside":
         return replace(self, x=self.x[of_x], y=self.y[of_y])
@@ -36,59 +42,80 @@ Told = tuple[Estimate, str]
 
 
 def _shift(b: Beside, columns: Sequence[int]) -> Told:
-    x, y = b.x[:, columns[0]], b.y[:, columns[0]]
+    x, y, name = b.x[:, columns[0]], b.y[:, columns[0]], b.names[columns[0]]
     e = estimates.shift(x, y)
-    means = f"mean {_units(x.mean(), y.std(), 100)}, the model says {_units(y.mean(), y.std(), 100)}"
-    return e, f"{b.names[columns[0]]} is shifted by {_two(e)[0]} standard deviations ({_two(e)[1]}): {means}"
+    means = f"mean {_units(x.mean(), y.std(), 100)}, the {b.model} says {_units(y.mean(), y.std(), 100)}"
+    return e, f"{shifted(name, e, b.subject)}: {means}"
 
 
 def _spread(b: Beside, columns: Sequence[int]) -> Told:
     e = estimates.spread(b.x[:, columns[0]], b.y[:, columns[0]])
-    return e, f"{b.names[columns[0]]} spreads {_two(e)[0]} times as much as the model says ({_two(e)[1]})"
+    return e, spreads(b.names[columns[0]], e, b.subject)
+
+
+def shifted(name: str, e: Estimate, subject: Subject, about: str = "") -> str:
+    if subject is DATA:
+        return f"{name} is shifted by {about}{_two(e)[0]} standard deviations ({_two(e)[1]})"
+    up = e if e.value > 0 else replace(e, value=-e.value, low=-e.high, high=-e.low)
+    side = "high" if e.value > 0 else "low"
+    return f"{name} is too {side} by {about}{_two(up)[0]} of the {subject.model}'s spread ({_two(up)[1]})"
+
+
+def spreads(name: str, e: Estimate, subject: Subject, about: str = "") -> str:
+    if subject is DATA:
+        return f"{name} spreads {about}{_two(e)[0]} times as much as the model says ({_two(e)[1]})"
+    how = "wide" if e.above else "narrow"
+    return f"{name} is too {how} ({about}{_two(e)[0]} of the {subject.model}'s spread, {_two(e)[1]})"
 
 
 def _pair(b: Beside, columns: Sequence[int]) -> Told:
     j, k = columns
     e = estimates.correlation(b.x[:, [j, k]], b.y[:, [j, k]])
-    return e, f"{b.names[j]} and {b.names[k]}: {_correlation(e)}"
+    return e, f"{b.names[j]} and {b.names[k]}: {_correlation(e, b.subject)}"
 
 
 def _skewness(b: Beside, columns: Sequence[int]) -> Told:
     e = estimates.skewness(b.x[:, columns[0]], b.y[:, columns[0]])
     side = "right" if e.above else "left"
     return e, (
-        f"{b.names[columns[0]]} is skewed further to the {side} than the model: skewness {_two(e)[0]} "
-        f"({_two(e)[1]}), the model says {_number(e.expected)}"
+        f"{b.names[columns[0]]} is skewed further to the {side} than the {b.model}: skewness {_two(e)[0]} "
+        f"({_two(e)[1]}), the {b.model} says {_number(e.expected)}"
     )
 
 
 def _tails(b: Beside, columns: Sequence[int]) -> Told:
     e = estimates.tail_share(b.x[:, columns[0]], b.y[:, columns[0]])
     return e, (
-        f"{b.names[columns[0]]} has {_weight(e)} tails than the model: {_percent(e, 'points')} beyond the "
-        "model's central 99 %, 1 % expected"
+        f"{b.names[columns[0]]} has {_weight(e)} tails than the {b.model}: "
+        f"{_percent(e, b.subject.points)} beyond the {b.model}'s central 99 %, 1 % expected"
     )
 
 
 def _all_tails(b: Beside, columns: Sequence[int]) -> Told:
     e = estimates.mean_tail_share(b.x, b.y)
     return e, (
-        f"{_weight(e).capitalize()} tails than the model in most columns: {_percent(e, 'values')} beyond the "
-        "model's central 99 %, 1 % expected"
+        f"{_weight(e).capitalize()} tails than the {b.model} in most columns: {_percent(e, 'values')} beyond "
+        f"the {b.model}'s central 99 %, 1 % expected"
     )
 
 
 def _radial(b: Beside, columns: Sequence[int]) -> Told:
     e = estimates.radius_share(*b.standard())
     return e, (
-        f"{_weight(e).capitalize()} tails than the model in all directions: {_percent(e, 'points')} beyond "
-        "the model's 99 % radius, 1 % expected"
+        f"{_weight(e).capitalize()} tails than the {b.model} in all directions: "
+        f"{_percent(e, b.subject.points)} beyond the {b.model}'s 99 % radius, 1 % expected"
     )
 
 
 def _scale(b: Beside, columns: Sequence[int]) -> Told:
     e = estimates.mean_spread(*b.standard())
-    return e, f"All columns together spread {_two(e)[0]} times as much as the model says ({_two(e)[1]})"
+    return e, all_spread(e, b.subject)
+
+
+def all_spread(e: Estimate, subject: Subject, about: str = "") -> str:
+    if subject is DATA:
+        return spreads("All columns together", e, subject, about).replace("spreads", "spread", 1)
+    return spreads("Every coordinate", e, subject, about)
 
 
 def _all_shifted(b: Beside, columns: Sequence[int]) -> Told:
@@ -103,18 +130,18 @@ def _bend(b: Beside, columns: Sequence[int]) -> Told:
     if abs(e.expected) < _STRAIGHT:
         how = f"goes {'up' if e.value > 0 else 'down'} with the square of {b.names[k]}"
     else:
-        how = (
-            f"goes {'up more' if e.above else 'up less'} with the square of {b.names[k]} than the model says"
-        )
-    return e, f"{b.names[j]} {how}: {_correlation(e)}"
+        more = "more" if e.above else "less"
+        how = f"goes up {more} with the square of {b.names[k]} than the {b.model} says"
+    return e, f"{b.names[j]} {how}: {_correlation(e, b.subject)}"
 
 
 def _extreme(b: Beside, columns: Sequence[int]) -> Told:
     e = estimates.extreme_share(b.x[:, list(columns)], b.y[:, list(columns)])
     one, other = (b.names[j] for j in columns)
     return e, (
-        f"{one} and {other} are extreme together {'more' if e.above else 'less'} often than the model says: "
-        f"{_percent(e, 'points')} have both in their outer fifth, {100 * e.expected:.1f} % expected"
+        f"{one} and {other} are extreme together {'more' if e.above else 'less'} often than the {b.model} "
+        f"says: {_percent(e, b.subject.points)} have both in their outer fifth, {100 * e.expected:.1f} % "
+        "expected"
     )
 
 
@@ -141,17 +168,17 @@ def direction(b: Beside, columns: Sequence[int], loadings: Tensor) -> Told:
     sides = [[j for j in columns if (loadings[j] > 0) == up] for up in (True, False)]
     who = ", against ".join(listed([b.names[j] for j in side]) for side in sides if side)
     comma = "," if all(sides) else ""
-    how = "go together" if e.above else "go together otherwise than in the model"
+    how = "go together" if e.above else f"go together otherwise than in the {b.model}"
     return e, (
-        f"{who}{comma} {how}: along their common direction the data spread about {_two(e)[0]} times as much "
-        f"as the model says ({_two(e)[1]})"
+        f"{who}{comma} {how}: along their common direction the {b.subject.data} spread about "
+        f"{_two(e)[0]} times as much as the {b.model} says ({_two(e)[1]})"
     )
 
 
-def cell(count: float, expected: float, n: int, where: str) -> Told:
+def cell(count: float, expected: float, n: int, where: str, subject: Subject = DATA) -> Told:
     e = estimates.share(torch.arange(n) < round(count), expected / n)
     e = Estimate(round(count), n * e.low, n * e.high, expected, e.gap)
-    points = "1 point" if e.value == 1 else f"{e.value} points"
+    points = f"{e.value} {subject.points.removesuffix('s') if e.value == 1 else subject.points}"
     return e, f"Around {where}: {points}, {expected:.{0 if expected >= 3 else 1}f} expected"
 
 
@@ -163,20 +190,37 @@ def place(b: Beside, center: Tensor) -> tuple[str, tuple[int, ...]]:
     return f"({', '.join(f'{b.names[j]} = {_units(center[j], sd[j], 30)}' for j in columns)})", columns
 
 
-def only_seen(kind: str, names: Sequence[str]) -> str:
+def only_seen(kind: str, names: Sequence[str], subject: Subject = DATA) -> str:
     """What a lens saw, where a plain statistic of the data does not show it."""
     kind = kind.removesuffix(" within a mode")
     what = {"shift": "mean", "pair": "correlation"}.get(kind.split(",")[0], kind.split(",")[0])
-    where = "where the model's density is steep"
+    where = f"where the {subject.model}'s density is steep"
     if kind in ("scale", "radial tails", "shift, all alike", "tails, all alike"):
         whole = {"scale": "spreads", "shift": "means"}.get(kind.split(",")[0], "tails")
         return f"The {whole} of all columns together do not fit {where}"
     if kind in ("shift", "spread", "skewness", "tails"):
         return f"{names[0]}: its {what} {'do' if kind == 'tails' else 'does'} not fit {where}"
-    return f"{listed(names)} do not go together as the model says {where}"
+    return f"{listed(names)} do not go together as the {subject.model} says {where}"
 
 
-def near_normal(kind: str, names: Sequence[str], raw: float, sd: float) -> Told | None:
+def by_scores(kind: str, names: Sequence[str], e: Estimate, subject: Subject, *, rough: bool = False) -> str:
+    """Of sizes that scores alone tell, so "about"; of signs alone where they are rough."""
+    if rough:
+        name = names[0] if len(names) == 1 else "Every coordinate"
+        if kind == "pair":
+            return f"{names[0]} and {names[1]} do not go together as the {subject.model} says"
+        side = ("high" if e.above else "low") if kind == "shift" else ("wide" if e.above else "narrow")
+        return f"{name} is too {side}"
+    if kind == "scale":
+        return all_spread(e, subject, "about ")
+    if kind == "pair":
+        return f"{names[0]} and {names[1]}: {_correlation(e, subject, 'about ')}"
+    return (shifted if kind == "shift" else spreads)(names[0], e, subject, "about ")
+
+
+def near_normal(
+    kind: str, names: Sequence[str], raw: float, sd: float, subject: Subject = DATA
+) -> Told | None:
     """From a Stein value alone, read as that of a nearly normal model, for models without draws.
 
     None where it is too large to be read so: the model is narrow there, or far from normal.
@@ -187,15 +231,15 @@ def near_normal(kind: str, names: Sequence[str], raw: float, sd: float) -> Told 
     if kind == "spread":
         value, low, high = (math.sqrt(max(0.0, 1 + v)) for v in (e.value, e.low, e.high))
         e = Estimate(value, low, high, 1.0, e.gap)
-        return e, f"{names[0]} spreads about {_two(e)[0]} times as much as the model says ({_two(e)[1]})"
+        return e, spreads(names[0], e, subject, "about ")
     if kind == "shift":
-        return e, f"{names[0]} is shifted by about {_two(e)[0]} standard deviations ({_two(e)[1]})"
-    size = f"about {_number(abs(e.value))} {'more' if e.above else 'less'} than the model says"
+        return e, shifted(names[0], e, subject, "about ")
+    size = f"about {_number(abs(e.value))} {'more' if e.above else 'less'} than the {subject.model} says"
     if kind == "pair":
         return e, f"{names[0]} and {names[1]}: correlation {size}"
     if kind == "skewness":
         return e, f"{names[0]}: skewness {size}"
-    return e, f"{names[0]} has {_weight(e)} tails than the model: kurtosis {size}"
+    return e, f"{names[0]} has {_weight(e)} tails than the {subject.model}: kurtosis {size}"
 
 
 _READABLE = {"shift": 3.0, "spread": 3.0, "pair": 1.0, "skewness": 3.0, "tails": 10.0}
@@ -251,8 +295,8 @@ def _two(e: Estimate) -> tuple[str, str]:
     return _number(e.value), f"{_number(e.low)} to {_number(e.high)}"
 
 
-def _correlation(e: Estimate) -> str:
-    return f"correlation {_two(e)[0]} ({_two(e)[1]}), the model says {_number(e.expected)}"
+def _correlation(e: Estimate, subject: Subject, about: str = "") -> str:
+    return f"correlation {_two(e)[0]} ({_two(e)[1]}), the {subject.model} says {about}{_number(e.expected)}"
 
 
 def _percent(e: Estimate, what: str) -> str:

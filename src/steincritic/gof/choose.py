@@ -3,12 +3,12 @@
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 from steincritic.data.points import PointsLike, ScoredPoints, arranged, model_and_points, reading_notes
 from steincritic.devices import DeviceLike
 from steincritic.errors import DoubtfulWarning, InputError, check_level, did_you_mean
-from steincritic.gof import multiplier
+from steincritic.gof import multiplier, serial
 from steincritic.gof.aggregated import KsdAgg
 from steincritic.gof.assumptions import find_caveats, slowness
 from steincritic.gof.combined import FEWEST as _FEW
@@ -20,7 +20,6 @@ from steincritic.gof.result import Caveat, GofResult
 from steincritic.gof.split import Split
 from steincritic.gof.test import GofTest
 from steincritic.models.base import Model, ModelLike, SamplingModel
-from steincritic.shapes import Points
 
 TestName: TypeAlias = Literal["combined", "crossfit", "split", "ksd", "ksdagg", "fssd"]
 TESTS: dict[str, GofTest] = {
@@ -55,7 +54,7 @@ def gof_test(
         seed: decides every random choice.
         device: where to compute; a GPU where there is one by default.
         dependent: rows are in time order and depend on each other. The test then goes by scores alone, with
-            random signs that change as slowly as the rows do; approximate.
+            random signs for blocks that are longer the more slowly the rows change; approximate.
         names: of the columns, for what is said about them; those of a frame, else x1, x2, ...
 
     >>> import steincritic as sc
@@ -69,7 +68,7 @@ def gof_test(
     chosen, reason = choose_test(test, adapted, len(points))
     notes = [] if reason is None else [f"Test {chosen.name}: {reason}."]
     if dependent:
-        chosen, *notes = _for_dependent_rows(chosen, points.x)
+        chosen, *notes = _for_dependent_rows(chosen, points)
     (result,) = chosen.run(adapted, points.alone(), level=level, seeds=[seed])
     named = names if names is not None else getattr(used, "columns", None)
     caveats = caveats_of(result, adapted, points, named, dependent=dependent)
@@ -108,13 +107,23 @@ def caveats_of(
     return found
 
 
-def _for_dependent_rows(test: GofTest, x: Points) -> tuple[GofTest, str]:
-    """The test with signs that change slowly, and what was done, in a sentence."""
-    if not hasattr(test, "flip"):
-        raise InputError(f"dependent rows are for the tests combined and ksd; got {test.name}")
-    worth = slowness(x.double().cpu())
-    slow: Any = replace(test, flip=min(0.5, 1 / (_SLOWER * worth)))  # type: ignore[type-var]
+def _for_dependent_rows(test: GofTest, points: ScoredPoints) -> tuple[GofTest, str]:
+    """The test for rows that depend on each other, and what was done, in a sentence."""
+    worth = serial.slowness(serial.stein_series(points))
+    slow = slowed(test, worth)
+    if slow is None:
+        raise InputError(f"dependent rows are for the tests combined, split, ksd and ksdagg; got {test.name}")
     return slow, f"Rows were taken as dependent: about {worth:.1f} of them are worth one."
+
+
+def slowed(test: GofTest, worth: float, chains: int = 1) -> GofTest | None:
+    """The test where so many rows in a row are worth one; None if it is for independent rows alone."""
+    slow: Any = test
+    if hasattr(test, "slowness"):
+        return cast(GofTest, replace(slow, slowness=worth, chains=chains))
+    if hasattr(test, "flip"):
+        return cast(GofTest, replace(slow, flip=min(0.5, 1 / (_SLOWER * worth))))
+    return None
 
 
 def choose_test(test: GofTest | str | None, model: Model | None, n: int) -> tuple[GofTest, str | None]:

@@ -41,12 +41,12 @@ from steincritic.gof.bench import (
     label_of,
 )
 from steincritic.gof.cache import NullCache
-from steincritic.gof.kernel import check_flip
 from steincritic.gof.null import as_null_tensor
 from steincritic.gof.null_runs import Measure, NullRuns, NullSets
 from steincritic.gof.plan import Forecast, Plan
 from steincritic.gof.ranked import Ranked, loudness
 from steincritic.gof.result import GofResult
+from steincritic.gof.serial import check_slowness
 from steincritic.gof.split import Split
 from steincritic.lenses.cells import Cells
 from steincritic.lenses.critics import Critics, chunks
@@ -88,9 +88,9 @@ class Combined:
         engine: where null sets are looked at: "serial" (this thread), "threads", "local" (processes) or
             "dask"; by default threads on a CPU, this thread on a GPU.
         address: of a Dask scheduler; without it a cluster is started on this machine.
-        flip: probability that a sign of the bootstrap differs from that of the row before, for a model that
-            cannot be sampled. Below 0.5 for rows in time order that depend on each other: then scores alone
-            are used, whatever the model can do. See `gof.multiplier`.
+        slowness: how many rows in a row are worth one independent row. Above 1 for rows in time order that
+            depend on each other: then scores alone are used, whatever the model can do. See `gof.serial`.
+        chains: that follow one another in such rows, of one length.
     """
 
     name: ClassVar[str] = "combined"
@@ -114,7 +114,8 @@ class Combined:
     null_pool: int | None = None
     engine: EngineName | None = None
     address: str | None = None
-    flip: float = 0.5
+    slowness: float = 1.0
+    chains: int = 1
 
     def __post_init__(self) -> None:
         for name in ("draws", "null_pool"):
@@ -132,12 +133,12 @@ class Combined:
         if not self.lenses:
             raise InputError("lenses must hold at least one lens, for example Moments()")
         check_engine(self.engine or "threads", self.address)
-        check_flip(self.flip)
+        check_slowness(self.slowness, self.chains)
 
     def run(
         self, model: Model | None, datasets: ScoredPoints, *, level: float, seeds: Sequence[int]
     ) -> list[GofResult]:
-        if not isinstance(model, SamplingModel) or self.flip < 0.5:
+        if not isinstance(model, SamplingModel) or self.slowness > 1:
             from steincritic.gof.multiplier import run_without_draws  # which builds on this file
 
             return run_without_draws(self, model, datasets, level, seeds)

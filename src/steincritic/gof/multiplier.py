@@ -12,12 +12,13 @@ coordinates in their fields. And coordinates come from the data: each half is lo
 half, so that its Stein values have mean zero given the other half.
 
 Kernels are bootstrapped by the same signs [chwialkowski2016]. Cells count draws of the model and are left
-out. Where lenses do not decide, the split test with its bootstrap-t does; each of the two steps has half the
+out. For rows that depend on each other, blocks of them stand for single ones: see `gof.serial`. Where lenses
+do not decide, the split test with its bootstrap-t does; each of the two steps has half the
 level.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -41,6 +42,7 @@ from steincritic.gof.combined import Combined
 from steincritic.gof.null import as_null_tensor, check_draws, draws_for
 from steincritic.gof.ranked import Ranked
 from steincritic.gof.result import GofResult
+from steincritic.gof.serial import CLIP, WHITENED, Blocks, summed
 from steincritic.gof.split import Split
 from steincritic.lenses.dependence import Dependence
 from steincritic.lenses.field import Field
@@ -54,9 +56,8 @@ from steincritic.stein.tiles import random_signs
 FIRST = 0.5  # share of the level for the lenses
 FEWEST = 20  # points
 TRAINED = 40  # points from which on a critic is trained
-CLIP = 3.0  # standard deviations
+_BLOCKS = 80  # the same, of rows that depend on each other: half of them are resampled
 _UNSEEN = 15.0  # the skewness of n points is too small by so many nths; by hand on seed 1, gamma 5-D, n = 50
-_WHITENED = 4  # points per coordinate from which on a covariance is believed
 _MODES = 1000  # points from which on the skewness within a mode is known well enough
 _DRAWS, _REFERENCE = 999, 500
 _HELD = 2**22  # values of single points, or entries under signs, at a time
@@ -100,7 +101,12 @@ def run_without_draws(
     results = [look.result(level) for look in looks]
     still = [t for t, look in enumerate(looks) if plan.trains and look.ranked.pvalue > plan.spent]
     if still:
-        test = Split(threshold="bootstrap-t", draws=max(_DRAWS, plan.draws))
+        test = Split(
+            threshold="bootstrap-t",
+            draws=max(_DRAWS, plan.draws),
+            slowness=plan.slowness,
+            chains=plan.chains,
+        )
         left = datasets.sets(torch.tensor(still, device=datasets.x.device))
         own = [derive(seeds[t], "split") for t in still]
         for t, split in zip(still, test.run(model, left, level=level, seeds=own), strict=True):
@@ -116,12 +122,13 @@ class Plan:
     spent: float  # level of the lenses, where a critic may follow
     draws: int  # ranked
     reference: int  # that fix what is large, and are not ranked
-    flip: float
+    slowness: float
+    chains: int
 
     @classmethod
     def of(cls, config: Combined, n: int, level: float) -> "Plan":
-        independent = config.flip == 0.5  # the bootstrap-t of a critic is for independent rows
-        trains = config.critics is not None and n >= TRAINED and independent
+        worth = n if config.slowness == 1 else len(Blocks.of(n, config.chains, config.slowness))
+        trains = config.critics is not None and worth >= (TRAINED if worth == n else _BLOCKS)
         spent = FIRST * level if trains else 0.0
         draws = config.draws or draws_for(level, _DRAWS)
         if config.precision is not None:
@@ -130,7 +137,14 @@ class Plan:
             draws = max(draws, math.ceil(1 / spent - 1e-9) - 1)
         check_draws(draws, level)
         reference = config.reference or _REFERENCE
-        return cls(trains=trains, spent=spent, draws=draws, reference=reference, flip=config.flip)
+        return cls(
+            trains=trains,
+            spent=spent,
+            draws=draws,
+            reference=reference,
+            slowness=config.slowness,
+            chains=config.chains,
+        )
 
 
 class Look:
@@ -139,8 +153,11 @@ class Look:
     def __init__(self, config: Combined, plan: Plan, points: ScoredPoints, seed: int) -> None:
         self.plan, self.seed, self.n = plan, seed, len(points)
         points = points.to(torch.float64)
-        if plan.flip == 0.5:  # rows in time order are cut in the middle
+        self.blocks = Blocks.single(self.n)
+        if plan.slowness == 1:
             points = points.shuffled(seed=derive(seed, "halves"))
+        else:
+            self.blocks = Blocks.of(self.n, plan.chains, plan.slowness)
         self.halves = Halves.of(points)
         self.views, self.left_out = self._views(config.lenses)
 
@@ -165,10 +182,10 @@ class Look:
 
     @cached_property
     def signs(self) -> Tensor:
-        """(reference + draws, n)"""
+        """(reference + draws, blocks)"""
         source = Source(self.seed, "signs", device=self.halves.points.x.device)
         count = self.plan.reference + self.plan.draws
-        return random_signs(self.n, count, flip=self.plan.flip, source=source)
+        return random_signs(len(self.blocks), count, flip=0.5, source=source)
 
     @cached_property
     def _seen(self) -> tuple[Tensor, Examined]:
@@ -176,7 +193,7 @@ class Look:
         reference = self.plan.reference
         rows, scales, entries, tails, plain = [], [], [], [], []
         for view in self.views:
-            measured = view.under(self.signs, reference)
+            measured = view.under(self.signs, reference, self.blocks)
             tail = {name: Tail.of(values[1 : 1 + reference]) for name, values in measured.numbers.items()}
             rows += [tail[name].evidence(values) for name, values in measured.numbers.items()]
             scales.append(measured.scale)
@@ -219,7 +236,8 @@ class Look:
                 "draws": self.plan.draws,
                 "reference": self.plan.reference,
                 "first": self.plan.spent / level,
-                "flip": self.plan.flip,
+                "slowness": self.plan.slowness,
+                "blocks": len(self.blocks),
                 "quick_pvalue": self.ranked.pvalue,
             },
         )
@@ -261,7 +279,7 @@ class Halves:
     def of(cls, points: ScoredPoints) -> "Halves":
         n = len(points)
         frame, whitening = _frame_and_whitening(points)
-        different = n >= _WHITENED * points.dim and whitening.condition >= NARROW
+        different = n >= WHITENED * points.dim and whitening.condition >= NARROW
         whole = Setting(frame, whitening if different else None)
         first, second = (
             Setting(*_frame_and_whitening(part)) for part in (points[: n // 2], points[n // 2 :])
@@ -314,49 +332,57 @@ class View:
             )
         return cls(lens, halves.enter(lens), by_half, prepared)
 
-    def under(self, signs: Tensor, reference: int) -> "Measured":
-        """The data, and the data under (b, n) signs."""
+    def under(self, signs: Tensor, reference: int, blocks: Blocks | None = None) -> "Measured":
+        """The data, and the data under (b, m) signs of blocks; of single rows by default."""
+        blocks = blocks or Blocks.single(signs.shape[1])
         signs = torch.cat([torch.ones_like(signs[:1]), signs])
         if is_mean(self.prepared):
-            return self._means(signs)
+            return self._means(signs, blocks)
         assert isinstance(self.prepared, SignedLens)
-        entries = self.prepared.signed(ScoredPoints.cat(self.halves), signs)
+        entries = self.prepared.signed(ScoredPoints.cat(self.halves), blocks.spread(signs))
         entries = checked_entries(entries, self.lens, (len(signs), self.prepared.size)).to(torch.float64)
+        entries[0] *= blocks.shrink**2
         scale = Scale.of(entries[1 : 1 + reference])
         plain = torch.stack([entries[0], scale.sd])
         return Measured(scale, entries[0], dict(self.prepared.numbers(scale.see(entries))), plain)
 
-    def _means(self, signs: Tensor) -> "Measured":
-        length = torch.stack([values.square().sum(0) for _, values in self._blocks()]).sum(0).sqrt()
+    def _means(self, signs: Tensor, blocks: Blocks) -> "Measured":
+        length = torch.stack([sums.square().sum(0) for _, sums in self._sums(blocks)]).sum(0).sqrt()
         length = torch.where(length > 0, length, torch.inf)
-        parts = []
+        parts: list[Mapping[str, Tensor]] = []
         for some in signs.split(max(1, _HELD // len(length))):
-            z = self._corrected(some, length)
+            z = self._corrected(some, length, blocks)
+            if not parts:
+                z[0] *= blocks.shrink
+                entries = z[0]
             parts.append(self.prepared.numbers(Seen(z, z)))
         numbers = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-        zero, n = torch.zeros_like(length), signs.shape[1]
-        mean = torch.stack([values.sum(0) for _, values in self._blocks()]).sum(0) / n
-        error = torch.where(length < torch.inf, length, 0.0) / n
-        z = self._corrected(signs[:1], length)[0]
-        return Measured(Scale(zero, zero + 1, zero), z, numbers, torch.stack([mean, error]))
+        zero, n = torch.zeros_like(length), sum(map(len, self.halves))
+        mean = torch.stack([sums.sum(0) for _, sums in self._sums(blocks)]).sum(0) / n
+        error = torch.where(length < torch.inf, length, 0.0) / (n * blocks.shrink)
+        return Measured(Scale(zero, zero + 1, zero), entries, numbers, torch.stack([mean, error]))
 
-    def _corrected(self, signs: Tensor, length: Tensor) -> Tensor:
-        """(b, k): z under (b, n) signs, its skewness taken out."""
+    def _corrected(self, signs: Tensor, length: Tensor, blocks: Blocks) -> Tensor:
+        """(b, k): z under (b, m) signs, its skewness taken out."""
         z = third = torch.zeros(len(signs), len(length), device=length.device)
         unseen = 1 + _UNSEEN / signs.shape[1]
-        for rows, values in self._blocks():
-            unit, some = (values / length).float(), signs[:, rows].float()
-            z, third = z + some @ unit, third + some @ unit.pow(3)
+        for some, sums in self._sums(blocks):
+            unit, own = (sums / length).float(), signs[:, some].float()
+            z, third = z + own @ unit, third + own @ unit.pow(3)
         return hall(z.to(torch.float64), unseen * third.to(torch.float64))
 
-    def _blocks(self) -> Iterator[tuple[slice, Tensor]]:
-        """Rows and their (rows, k) Stein values, some at a time as all may not fit."""
-        rows, start = max(1, _HELD // max(1, self.prepared.size)), 0
+    def _sums(self, blocks: Blocks) -> Iterator[tuple[slice, Tensor]]:
+        """Blocks and their (blocks, k) sums of Stein values, some at a time as all may not fit."""
+        rows, ends = max(1, _HELD // max(1, self.prepared.size)), blocks.lengths.cumsum(0)
+        block = start = 0
         for half, prepared in zip(self.halves, self.by_half, strict=True):
-            for k in range(0, len(half), rows):
-                values = point_values(prepared, half[k : k + rows])
-                values = checked_entries(values, self.lens, (len(values), prepared.size))
-                yield slice(start + k, start + k + len(values)), values.to(torch.float64)
+            own, row = blocks.lengths[(ends > start) & (ends <= start + len(half))], 0
+            for some in own.split(max(1, rows // int(own.max()))):
+                end = row + int(some.sum())
+                values = point_values(prepared, half[row:end])
+                values = checked_entries(values, self.lens, (end - row, prepared.size)).to(torch.float64)
+                yield slice(block, block + len(some)), summed(values, some)
+                row, block = end, block + len(some)
             start += len(half)
 
 

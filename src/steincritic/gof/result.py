@@ -29,6 +29,39 @@ _WORDS = {
 
 
 @dataclass(frozen=True)
+class Subject:
+    """What is tested, in words."""
+
+    data: str
+    model: str
+    points: str
+    wrong: str  # the verdict
+    right: str
+    question: str
+
+    def __repr__(self) -> str:
+        return f"Subject({self.data} beside a {self.model})"
+
+
+DATA = Subject(
+    "data",
+    "model",
+    "points",
+    "The data do not look like draws from the model",
+    "No evidence against the model",
+    "Does the model fit the data?",
+)
+DRAWS = Subject(
+    "draws",
+    "posterior",
+    "draws",
+    "These draws do not match the posterior",
+    "No evidence that these draws are not from the posterior",
+    "Are these draws from the posterior?",
+)
+
+
+@dataclass(frozen=True)
 class Reading:
     """How one lens stands: its p-value alone, and the number that spoke loudest."""
 
@@ -68,6 +101,7 @@ class GofResult:
     readings: tuple[Reading, ...] = ()  # of each lens, the loudest first
     caveats: tuple[Caveat, ...] = ()  # see gof.assumptions
     examined: Any = None  # what lenses saw, for sentences about it; see diagnosis.findings
+    subject: Subject = DATA
 
     def __post_init__(self) -> None:
         check_level(self.level)
@@ -111,8 +145,7 @@ class GofResult:
 
     @property
     def verdict(self) -> str:
-        fits = "No evidence against the model"
-        words = "The data do not look like draws from the model" if self.rejected else fits
+        words = self.subject.wrong if self.rejected else self.subject.right
         return f"{words} ({self.pvalue_words}, level {self.level:g})."
 
     @property
@@ -132,9 +165,9 @@ class GofResult:
         if self.exact and doubtful:
             strength = "exact but for what is said above"
         lines = [
-            f"Statistic {self.statistic:.4g} on {self.n} points, against {len(self.null_distribution)} "
-            f"values under the null hypothesis; test {self.test}, threshold {self.threshold_words} "
-            f"({strength}).",
+            f"Statistic {self.statistic:.4g} on {self.n} {self.subject.points}, against "
+            f"{len(self.null_distribution)} values under the null hypothesis; test {self.test}, threshold "
+            f"{self.threshold_words} ({strength}).",
         ]
         if self.readings:
             each = ", ".join(f"{r.lens} {r.pvalue:.2g} ({r.number})" for r in self.readings)

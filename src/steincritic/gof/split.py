@@ -11,6 +11,7 @@ from steincritic.data.points import ScoredPoints
 from steincritic.errors import InputError, check_choice, check_count
 from steincritic.gof.null import as_null_tensor, reaching
 from steincritic.gof.result import GofResult
+from steincritic.gof.serial import Blocks, check_slowness, summed
 from steincritic.gof.thresholds import THRESHOLDS, ModelWitness, Request, choose_threshold
 from steincritic.models.base import Model
 from steincritic.rng import derive
@@ -36,6 +37,7 @@ class Split:
         draws: null draws; the default grows for a small level.
         pool: model draws of "permutation" and "pooled", in multiples of the tested points.
         training: by default about 4,000 steps at most, however many points there are.
+        slowness, chains: as for `Combined`; such rows are cut in their order, and blocks of them resampled.
     """
 
     name: ClassVar[str] = "split"
@@ -48,6 +50,8 @@ class Split:
     network: MLP = field(default_factory=MLP)
     training: Training | None = None
     standardize: bool = True
+    slowness: float = 1.0
+    chains: int = 1
 
     def __post_init__(self) -> None:
         if not 0 < self.train < 1:
@@ -55,6 +59,7 @@ class Split:
         check_choice(self.threshold, name="threshold", choices=("auto", *THRESHOLDS))
         check_count(self.pool, name="pool")
         check_count(self.draws, name="draws")
+        check_slowness(self.slowness, self.chains)
 
     def run(
         self, model: Model | None, datasets: ScoredPoints, *, level: float, seeds: Sequence[int]
@@ -80,8 +85,13 @@ class Split:
     ) -> list[GofResult]:
         sizes = split_sizes(len(datasets), self)
         name = choose_threshold(self.threshold, model, n=sizes[1], dim=datasets.dim, draws=self.draws)
+        in_order = self.slowness > 1
+        if in_order:
+            name = "bootstrap-t"
         parts = [
-            points.split(sizes, seed=derive(seed, "split"))
+            [points[: sizes[0]], points[sizes[0] :]]
+            if in_order
+            else points.split(sizes, seed=derive(seed, "split"))
             for points, seed in zip(datasets.each(), seeds, strict=True)
         ]
         critics = fit_critics(
@@ -111,9 +121,13 @@ class Split:
         values = critic.witness(test).to(torch.float64)
         draw = ModelWitness(model, critic.witness, like=test.x, seed=seed)
         request = Request(draws=self.draws, pool=self.pool, level=level, seed=seed)
+        shrink = 1.0
+        if self.slowness > 1:
+            blocks = Blocks.of(len(test), max(1, round(self.chains * (1 - self.train))), self.slowness)
+            values, shrink = summed(values[:, None], blocks.lengths)[:, 0], blocks.shrink
         null = THRESHOLDS[threshold](values, draw, request)
         return GofResult(
-            statistic=null.statistic,
+            statistic=null.statistic * shrink,
             null_distribution=as_null_tensor(null.null_distribution),
             level=level,
             test=self.name,

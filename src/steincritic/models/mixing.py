@@ -44,10 +44,12 @@ def _total_variance(trace: Tensor, within: Tensor) -> Tensor:
     return (steps - 1) / steps * within + trace.mean(1).var(0)
 
 
-def autocovariances(trace: Tensor) -> Tensor:
-    """(chains, steps, d): by lag, of each chain around its own mean, divided by the steps (by FFT)."""
+def autocovariances(trace: Tensor, *, around: Tensor | None = None) -> Tensor:
+    """(chains, steps, d): by lag, of each chain around its own mean, or a given one, divided by the steps
+    (by FFT)."""
     steps = trace.shape[1]
-    spectrum = torch.fft.rfft(trace - trace.mean(1, keepdim=True), n=2 * steps, dim=1)
+    center = trace.mean(1, keepdim=True) if around is None else around
+    spectrum = torch.fft.rfft(trace - center, n=2 * steps, dim=1)
     covariance: Tensor = torch.fft.irfft(spectrum.abs().square(), dim=1)[:, :steps] / steps
     return covariance
 
@@ -60,15 +62,19 @@ def lag_correlation(values: Tensor) -> float:
 
 
 def autocorrelation_time(series: Tensor) -> float:
-    """The largest integrated autocorrelation time of columns (n, k), at least 1 [geyer1992].
+    """The largest integrated autocorrelation time of columns (n, k), or of (chains, steps, k) around their
+    common mean; at least 1 [geyer1992].
 
     Sums of neighboring autocorrelations are positive for a reversible chain; the first that does not
     stand out of the noise of independent draws ends the sum.
     """
-    n, slowest = len(series), 1.0
-    noise = 3 * math.sqrt(2 / n)
-    for part in series.split(8, dim=1):  # a few at a time, for memory
-        covariance = autocovariances(part[None])[0, : n - n % 2].T  # (k, n)
+    trace = series if series.ndim == 3 else series[None]
+    (chains, steps, _), slowest = trace.shape, 1.0
+    noise = 3 * math.sqrt(2 / (chains * steps))
+    for part in trace.split(8, dim=2):  # a few at a time, for memory
+        covariance = (
+            autocovariances(part, around=part.mean((0, 1))).mean(0)[: steps - steps % 2].T
+        )  # (k, steps)
         pairs = covariance.reshape(len(covariance), -1, 2).sum(2)
         pairs = pairs / covariance[:, :1].clamp_min(torch.finfo(torch.float64).tiny)
         kept = torch.where((pairs <= noise).cumsum(1) == 0, pairs, torch.zeros_like(pairs)).sum(1)

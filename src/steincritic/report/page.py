@@ -16,6 +16,7 @@ import torch
 from steincritic.diagnosis.check import CheckResult
 from steincritic.errors import InputError
 from steincritic.files import package_version, write_atomically
+from steincritic.gof.result import DATA
 from steincritic.report import drawings
 from steincritic.report.embedding import plane_map
 from steincritic.report.findings import finding_plot
@@ -103,6 +104,8 @@ def check_shape(image_shape: tuple[int, ...] | None, dim: int) -> None:
 
 def _verdict(diagnosis: CheckResult) -> str:
     test, n = diagnosis.test, f"{len(diagnosis.data):,}"
+    if test.subject is not DATA:
+        return test.verdict
     if not test.rejected:
         return f"No evidence against the model in these {n} points (p = {test.pvalue:.2g})."
     most = f" The first place to look: {_first_place(diagnosis)}." if _first_place(diagnosis) else ""

@@ -1,8 +1,10 @@
 """Are these draws from this posterior? NUTS and mean-field variational inference, and exact draws, judged.
 
-Draws of chains are thinned as `check_draws` does, and tested as it does.
+Draws of chains are thinned until they hardly depend on each other; for chains as they are see the study
+level-of-chains.
 """
 
+import math
 import time
 import warnings
 from collections.abc import Sequence
@@ -11,7 +13,9 @@ from statistics import median
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from steincritic.data.points import ScoredPoints
 from steincritic.diagnosis.draws import Mixing, check_draws, judge_chains
 from steincritic.errors import DoubtfulWarning
 from steincritic.gof.aggregated import KsdAgg
@@ -19,6 +23,7 @@ from steincritic.gof.combined import Combined
 from steincritic.gof.kernel import Ksd
 from steincritic.gof.multiplier import FEWEST
 from steincritic.gof.power import Rate, trials_of
+from steincritic.gof.serial import slowness_if_any, stein_series
 from steincritic.gof.test import GofTest
 from steincritic.models.density import PairModel
 from steincritic.rng import derive, generator
@@ -98,12 +103,20 @@ def _chained_rows(
     sets = chains.view(groups, _CHAINS, config.draws, -1)
     if source == RAW:
         sets = sets[:, :, : config.raw]
-    judged = [judge_chains(x, q.names, thin=1 if source == RAW else None) for x in sets]
+    steps = [1 if source == RAW else _thinning(q, x, seed) for x in sets]
+    judged = [judge_chains(x, q.names, thin=step) for x, step in zip(sets, steps, strict=True)]
     kept = [x[:, :: mixing.thin].flatten(0, 1) for x, mixing in zip(sets, judged, strict=True)]
     rows = [_row(name, source, q, kept, config, seed)]
     if source in config.strict:
         rows.append(_row(name, source, q, kept[: config.strict_trials], config, seed, strict=True))
     return rows, _summary_of(judged)
+
+
+def _thinning(q: Posterior, x: Tensor, seed: int) -> int:
+    """Twice as many draws as are worth one, for Stein values that hardly depend on each other."""
+    flat = x.flatten(0, 1).to(torch.float64)
+    slowness = slowness_if_any(stein_series(ScoredPoints(flat, q.score(flat)), len(x)), seed=seed)
+    return math.ceil(2 * slowness) if slowness > 1 else 1
 
 
 def independent_draws(name: str, q: Posterior, source: str, n: int, seed: int) -> Points:
@@ -159,7 +172,7 @@ def _diagnoses(name: str, q: Posterior, config: PosteriorChecks, seed: int) -> d
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DoubtfulWarning)  # these draws are wrong on purpose
         found = [
-            check_draws(q, part.to(torch.float32), thin=1, seed=derive(seed, "check", k))
+            check_draws(q, part.to(torch.float32), seed=derive(seed, "check", k))
             for k, part in enumerate(x.view(config.diagnoses, n, -1))
         ]
     telling = TELLING[name]

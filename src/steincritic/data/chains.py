@@ -1,0 +1,295 @@
+"""Draws as samplers leave them (arrays, dictionaries, fits, files) to chains in the coordinates of a model.
+
+| given | recognized by |
+|---|---|
+| (chain, draw, d) or (n, d), or a list with an array (draw, d) per chain | |
+| name -> array, flat or by chain (NumPyro's `get_samples`) | a mapping |
+| ArviZ's InferenceData, xarray's DataTree | `posterior` |
+| xarray's Dataset, of `az.extract` or of chains | `data_vars` |
+| fits of CmdStanPy | `stan_variables` |
+| fits of PyStan | `param_names`, `num_chains` |
+| posteriordb's JSON, the object or its path (.json, .json.zip) | a list with a mapping per chain |
+
+No library is imported for this.
+"""
+
+import json
+import re
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from steincritic.data.arrays import as_float_tensor, as_points
+from steincritic.errors import InputError, check_count, first_line, listed
+from steincritic.models.base import ConstrainedModel, Model, coordinate_names, dimension, own_dtype
+
+DrawsLike: TypeAlias = Any  # whatever the table above has; objects of other libraries are not imported
+_SHOWN = 8  # names in a message
+_FREE: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # coordinates that names tell of
+    "log": np.log,
+    "logit": lambda p: np.log(p) - np.log1p(-p),
+}
+_INDEX = re.compile(r"^(.*?)[\[.](\d+(?:[,.] ?\d+)*)\]?$")  # theta[1,2], theta[0, 3], theta.1.2
+
+
+@dataclass(frozen=True, eq=False)
+class Chains:
+    """Draws of some chains in the coordinates of a model."""
+
+    x: Tensor  # (chains, draws, d)
+    names: tuple[str, ...] | None = None  # of the coordinates, where known
+    notes: tuple[str, ...] = ()  # what a reader should know of how they were read
+    divergences: tuple[int, ...] = ()  # of each chain, where the sampler tells
+
+    def __repr__(self) -> str:
+        chains, draws, d = self.x.shape
+        return f"Chains({chains} chains of {draws} draws in {d} dimensions)"
+
+
+Named: TypeAlias = dict[str, np.ndarray]  # (chains, draws, ...) by parameter
+
+
+def read_chains(
+    model: Model, draws: DrawsLike, *, chains: int = 1, names: Sequence[str] | None = None
+) -> Chains:
+    """Draws in the coordinates of the model, by its own transforms and its own order where they have names.
+
+    Args:
+        chains: that follow one another in (n, d), or in named draws that are flat.
+        names: of the coordinates; those of the model by default.
+    """
+    check_count(chains, name="chains")
+    labels = tuple(names) if names is not None else coordinate_names(model)
+    by_name = labels is not None or isinstance(model, ConstrainedModel)
+    named, notes = _named(draws, chains, by_name=by_name)
+    if named is None:
+        read = Chains(*_from_arrays(draws, chains, dimension(model)))
+    elif isinstance(model, ConstrainedModel) and not _has_all(named, labels):
+        shape = next(iter(named.values())).shape[:2]
+        x = model.unconstrain({name: v.reshape(-1, *v.shape[2:]) for name, v in _whole(named).items()})
+        read = Chains(torch.as_tensor(x).unflatten(0, shape))
+        labels = tuple(names) if names is not None else coordinate_names(model)  # some know them only now
+    elif labels is None:
+        raise InputError(
+            f"draws have names ({listed(list(named), _SHOWN)}) and the model names no coordinates: give it "
+            "names or unconstrain(draws), pass names= in the order of its coordinates, or an array (n, d)"
+        )
+    else:
+        read = _by_names(named, labels)
+    if (dim := dimension(model)) not in (None, read.x.shape[2]):
+        raise InputError(f"draws have {read.x.shape[2]} coordinates, the model has {dim}")
+    _check_finite(read.x, labels)
+    x = read.x.to(own_dtype(model) or read.x.dtype)
+    return replace(read, x=x, names=labels, notes=(*notes, *read.notes), divergences=_divergences(draws))
+
+
+def _named(draws: DrawsLike, chains: int, *, by_name: bool) -> tuple[Named | None, list[str]]:
+    """Draws by parameter and chain; None for arrays, and for frames where the model names nothing."""
+    if isinstance(draws, str | Path) and str(draws).endswith((".json", ".json.zip")):
+        draws = _read_json(Path(draws))
+    posterior = getattr(draws, "posterior", draws)
+    if hasattr(posterior, "data_vars"):
+        return _of_dataset(posterior), []
+    if hasattr(draws, "stan_variables"):
+        return _grouped(draws.stan_variables(), int(getattr(draws, "chains", chains))), []
+    if hasattr(draws, "param_names") and hasattr(draws, "num_chains"):
+        shapes = dict(zip(draws.param_names, draws.dims, strict=True))
+        flat = {k: np.moveaxis(np.asarray(draws[k]), -1, 0).reshape(-1, *s) for k, s in shapes.items()}
+        return _grouped(flat, int(draws.num_chains)), []
+    if hasattr(draws, "columns") and hasattr(draws, "to_numpy") and by_name:
+        draws = {str(name): np.asarray(draws[name]) for name in draws.columns}
+    if isinstance(draws, Mapping):
+        return _grouped(draws, chains), []
+    if isinstance(draws, list | tuple) and draws and all(isinstance(chain, Mapping) for chain in draws):
+        return _of_chains(draws)
+    return None, []
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        if path.suffix == ".zip":
+            with zipfile.ZipFile(path) as archive:
+                return json.loads(archive.read(archive.namelist()[0]))
+        return json.loads(path.read_text())
+    except (OSError, ValueError, IndexError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path} cannot be read as draws in JSON: {first_line(error)}") from None
+
+
+def _of_dataset(dataset: Any) -> Named:
+    """Axes by their names; `az.extract` has one axis, sample, for chain and draw."""
+    found = {}
+    for name, values in dataset.data_vars.items():
+        axes = [axis for axis in ("chain", "draw", "sample") if axis in values.dims]
+        array = np.moveaxis(np.asarray(values.values), [values.dims.index(a) for a in axes], range(len(axes)))
+        if axes == ["sample"]:
+            array = array[None]
+            labels = np.asarray(dataset.coords["chain"].values) if "chain" in dataset.coords else np.zeros(1)
+            ids, counts = np.unique(labels, return_counts=True)
+            if len(labels) == array.shape[1] and len(set(counts.tolist())) == 1:
+                order = labels.argsort(kind="stable")
+                array = array[0][order].reshape(len(ids), counts[0], *array.shape[2:])
+        found[str(name)] = array if len(axes) == 2 or axes == ["sample"] else array[None]
+    return found
+
+
+def _grouped(draws: Mapping[str, Any], chains: int) -> Named:
+    """A mapping of arrays, (n, ...) or (chains, n, ...): by chain if all have the same first two axes and
+    there are fewer chains than draws."""
+    arrays = {str(name): np.asarray(values) for name, values in draws.items()}
+    if any(array.ndim == 0 for array in arrays.values()):
+        raise InputError("draws must be arrays with one row per draw, got a number; for one pass value[None]")
+    starts = {array.shape[:2] for array in arrays.values()}
+    (first,) = starts if len(starts) == 1 else (None,)
+    if first is not None and len(first) == 2 and first[0] < first[1] and chains in (1, first[0]):
+        return arrays
+    counts = {name: len(array) for name, array in arrays.items()}
+    if len(set(counts.values())) != 1:
+        raise InputError(f"every parameter needs as many draws as the others, got {counts}")
+    n = next(iter(counts.values()))
+    _check_divides(n, chains)
+    return {name: array.reshape(chains, n // chains, *array.shape[1:]) for name, array in arrays.items()}
+
+
+def _of_chains(draws: Sequence[Mapping[str, Any]]) -> tuple[Named, list[str]]:
+    """posteriordb's: one mapping per chain; theta[1], theta[2], ... become theta."""
+    names = [name for name in draws[0] if all(name in chain for chain in draws)]
+    each = [{name: np.asarray(chain[name], dtype=np.float64) for name in names} for chain in draws]
+    lengths = [min((len(values) for values in chain.values()), default=0) for chain in each]
+    cut = {name: np.stack([chain[name][: min(lengths)] for chain in each]) for name in names}
+    return cut, _uneven(lengths)
+
+
+def _uneven(lengths: list[int]) -> list[str]:
+    if len(set(lengths)) == 1:
+        return []
+    return [f"Chains of {', '.join(map(str, lengths))} draws were cut to the shortest, {min(lengths)}."]
+
+
+def _from_arrays(draws: Any, chains: int, dim: int | None) -> tuple[Tensor, None, tuple[str, ...]]:
+    if isinstance(draws, list | tuple) and all(getattr(chain, "ndim", 0) == 2 for chain in draws):
+        each = [as_float_tensor(chain, name="draws of a chain") for chain in draws]
+        lengths = [len(chain) for chain in each]
+        return torch.stack([chain[: min(lengths)] for chain in each]), None, tuple(_uneven(lengths))
+    if getattr(draws, "ndim", 2) == 3:
+        x = as_float_tensor(draws, name="draws")
+        if chains not in (1, len(x)):
+            raise InputError(f"draws of shape {tuple(x.shape)} are {len(x)} chains, but chains={chains}")
+        return x, None, ()
+    x = as_points(draws, name="draws", dim=dim)
+    _check_divides(len(x), chains)
+    return x.reshape(chains, -1, x.shape[1]), None, ()
+
+
+def _check_divides(n: int, chains: int) -> None:
+    if n % chains:
+        raise InputError(f"{n} draws cannot be {chains} chains of one length")
+
+
+def _columns(named: Named) -> dict[tuple[str, tuple[int, ...]], np.ndarray]:
+    """(chains, draws) of every single number, by parameter and index, counted from 0."""
+    found = {}
+    for name, values in named.items():
+        base, index = _place(name)
+        for inner in np.ndindex(*values.shape[2:]):
+            found[base, (*index, *inner)] = values[(..., *inner)]
+    return _from_zero(found)
+
+
+def _whole(named: Named) -> Named:
+    """Arrays of parameters that came as single numbers, theta[1], theta[2], ..."""
+    if not any(_INDEX.match(name) for name in named):
+        return named
+    found: Named = {}
+    for (base, index), values in sorted(_columns(named).items(), reverse=True):  # the largest index first
+        if base not in found:
+            found[base] = np.full((*values.shape, *(i + 1 for i in index)), np.nan)
+        place: Any = (..., *index)
+        found[base][place] = values
+    return found
+
+
+def _place(name: str) -> tuple[str, tuple[int, ...]]:
+    """theta and (2,) of theta[2], theta.2; theta and () of theta."""
+    match = _INDEX.match(name)
+    return (match[1], tuple(map(int, re.split("[,.]", match[2])))) if match else (name, ())
+
+
+def _from_zero(places: Mapping[tuple[str, tuple[int, ...]], Any]) -> dict[tuple[str, tuple[int, ...]], Any]:
+    """Stan counts from 1, Python from 0."""
+    least: dict[str, int] = {}
+    for base, index in places:
+        least[base] = min([least.get(base, 1), *index])
+    return {(base, tuple(i - least[base] for i in index)): v for (base, index), v in places.items()}
+
+
+def _wanted(labels: Sequence[str]) -> dict[tuple[str, tuple[int, ...]], str]:
+    return _from_zero({_place(label): label for label in labels})
+
+
+def _has_all(named: Named, labels: Sequence[str] | None) -> bool:
+    """Whether draws are unconstrained already: some coordinate has a name that no parameter has, and all are
+    there."""
+    columns = _columns(named)
+    wanted = {} if labels is None else _wanted(labels)
+    return any(base.split()[0] in _FREE for base, _ in wanted) and all(place in columns for place in wanted)
+
+
+def _by_names(named: Named, labels: Sequence[str]) -> Chains:
+    """Columns in the order of the names; tau for "log tau" is taken the logarithm of."""
+    columns, found, used, notes, missing = _columns(named), [], set(), [], []
+    for (base, index), label in _wanted(labels).items():
+        change, _, rest = base.partition(" ")
+        if (base, index) in columns:
+            place, values = (base, index), columns[base, index]
+        elif change in _FREE and (rest, index) in columns:
+            place = rest, index
+            with np.errstate(all="ignore"):
+                values = _FREE[change](columns[place])
+            notes.append(f"{label} is the {change} of {label.partition(' ')[2]} in the draws.")
+        else:
+            missing.append(label)
+            continue
+        used.add(place)
+        found.append(np.asarray(values, dtype=np.float64))
+    if missing:
+        raise InputError(f"draws lack {listed(missing, _SHOWN)}; they have {listed(list(named), _SHOWN)}")
+    extra = list(dict.fromkeys(base for base, index in columns if (base, index) not in used))
+    if extra:
+        notes.append(f"Left out of the draws, as the model has no such coordinate: {listed(extra, _SHOWN)}.")
+    return Chains(torch.as_tensor(np.stack(found, -1)), notes=tuple(notes))
+
+
+def _check_finite(x: Tensor, labels: Sequence[str] | None) -> None:
+    bad = ~x.isfinite()
+    if not bool(bad.any()):
+        return
+    rows, columns = bad.any(-1), bad.any(0).any(0).nonzero()[:, 0].tolist()
+    places = [
+        f"chain {chain + 1}: {int(row.sum())} (the first is draw {int(row.nonzero()[0])})"
+        for chain, row in enumerate(rows)
+        if bool(row.any())
+    ]
+    names = listed([labels[j] if labels else f"x{j + 1}" for j in columns], _SHOWN)
+    raise InputError(
+        f"{int(rows.sum())} of {rows.numel()} draws are not finite in {names}; {listed(places, 4)}; leave "
+        "them out, or find out why the sampler went there"
+    )
+
+
+def _divergences(draws: DrawsLike) -> tuple[int, ...]:
+    """Divergent transitions of each chain, as InferenceData, CmdStanPy and PyStan tell."""
+    stats = getattr(getattr(draws, "sample_stats", None), "data_vars", {})
+    if "diverging" in stats:
+        return tuple(np.asarray(stats["diverging"].values).sum(1).astype(int).tolist())
+    if getattr(draws, "divergences", None) is not None and hasattr(draws, "stan_variables"):
+        return tuple(np.atleast_1d(draws.divergences).astype(int).tolist())
+    if "divergent__" in getattr(draws, "sample_and_sampler_param_names", ()):
+        flat = np.asarray(draws["divergent__"]).reshape(draws.num_chains, -1)
+        return tuple(flat.sum(1).astype(int).tolist())
+    return ()

@@ -1,0 +1,210 @@
+r"""Means, spreads and correlations of points beside those of a model that is known by its score alone.
+
+A normal model has the score $s = -\Sigma^{-1}(x - \mu)$, so that from any points
+
+$$\Sigma = -\mathrm{Cov}[x, s]^{-1}\,\mathrm{Cov}[x], \qquad \bar x - \mu = -\Sigma\,\bar s.$$
+
+For any other model and its own draws, Stein's identity ($\mathrm{Cov}[x, s] = -I$ and $E\,s = 0$) makes
+$\Sigma$ the covariance and $\bar x - \mu$ zero: where nothing is wrong, nothing is found. In between the
+sizes are approximate, and strong correlations do no harm. A shift of a model with heavy tails is found nearer
+to its size with the geometric mean of $\mathrm{Cov}[x]$ and $\mathrm{Cov}[s]^{-1}$, that of `Whitening`.
+
+Standard errors come from leaving out one block of rows after another, so that rows may depend on their
+neighbors.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from steincritic.data.frame import Frame, Whitening
+from steincritic.data.points import ScoredPoints
+from steincritic.diagnosis.estimates import Estimate
+from steincritic.gof.serial import WHITENED
+from steincritic.lenses.lens import pair_columns
+
+_GROUPS, _FEWEST = 30, 8  # of rows that are left out in turn: about, and at least
+_MOST = 60  # coordinates
+_STRAIGHT, _BENT = 2.5, 25.0  # between the two covariances, at most, for sizes or signs to mean something
+_QUIET = 0.3  # of the loudest coordinate: others below it show what that one does to them
+_QUIET_BENT = 0.7
+_ALIKE = 0.75  # of all coordinates, that are said together
+_PAIRS = 3  # that are listed
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A way in which points differ from the model, with its size."""
+
+    kind: str  # as in `diagnosis.words.KINDS`
+    columns: tuple[int, ...]
+    estimate: Estimate
+    pvalue: float  # adjusted for all of its kind, and for the kinds
+    rough: bool = False  # the score is far from linear: only the sign of the difference is to be believed
+
+
+def differences(
+    points: ScoredPoints, lengths: Tensor | None = None, *, level: float
+) -> list[Difference] | None:
+    """What is beyond chance, the loudest first.
+
+    Loud is a coordinate whose own Stein values are far from zero: its fault may show in the means and
+    spreads of others, and less so there. None where sizes cannot be told: too few points, too many
+    coordinates, or scores far from those of a normal model.
+
+    Args:
+        lengths: of blocks of rows that depend on each other.
+    """
+    standard = Frame.of(points.x).enter(points.to("cpu", torch.float64))
+    compared = compare(standard, lengths)
+    if compared is None:
+        return None
+    values = torch.stack([standard.score, standard.x * standard.score + 1])
+    loud = values.mean(1).abs() / values.std(1).clamp(min=1e-300)  # (2, d)
+    kinds = ("shift", "spread")
+    single = [
+        (float(loud[k, j]), compared.single(kind, j))
+        for k, kind in enumerate(kinds)
+        for j in range(points.dim)
+    ]
+    sure = sorted((one for one in single if one[1].pvalue <= level), key=lambda one: -one[0])
+    quiet = _QUIET_BENT if compared.found.rough else _QUIET
+    kept = [one for size, one in sure if size >= quiet * sure[0][0]]
+    pairs = [compared.pair(j, k) for j, k in pair_columns(points.dim)]
+    pairs = sorted((pair for pair in pairs if pair.pvalue <= level), key=lambda pair: -pair.estimate.gap)
+    return [*_together(kept, compared), *pairs[:_PAIRS]]
+
+
+def _together(found: list[Difference], compared: "Compared") -> list[Difference]:
+    """Spreads of most coordinates that are wrong alike, as one."""
+    joint = compared.scale()
+    alike = [
+        one
+        for one in found
+        if one.kind == "spread"
+        and one.estimate.above == joint.estimate.above
+        and one.estimate.reaches(joint.estimate.value, 3)
+    ]
+    if len(alike) < max(3, _ALIKE * compared.dim):
+        return found
+    return [joint, *(one for one in found if one not in alike)]
+
+
+@dataclass(frozen=True, eq=False)
+class Beside:
+    """What points are beside the model: (d,) each, and (pairs,) correlations by Fisher's z."""
+
+    shift: Tensor  # of the mean, in standard deviations of the model
+    spread: Tensor  # logarithm of the standard deviation over that of the model
+    own: Tensor  # correlations of the points
+    model: Tensor
+    rough: bool
+
+    @property
+    def all(self) -> Tensor:
+        return torch.cat([self.shift, self.spread, self.spread.mean()[None], self.own, self.own - self.model])
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """The same with standard errors."""
+
+    found: Beside
+    error: Tensor  # of `found.all`
+    freedom: int  # of the errors
+
+    @property
+    def dim(self) -> int:
+        return len(self.found.shift)
+
+    def single(self, kind: str, j: int) -> Difference:
+        place = j if kind == "shift" else self.dim + j
+        return self._difference(kind, (j,), place, many=self.dim)
+
+    def scale(self) -> Difference:
+        return self._difference("scale", tuple(range(self.dim)), 2 * self.dim, many=1)
+
+    def pair(self, j: int, k: int) -> Difference:
+        """The correlation of the points, with its own error; whether it is wrong goes by the difference."""
+        many, at = len(self.found.own), pair_columns(self.dim).index((j, k))
+        place = 2 * self.dim + 1 + at
+        gap = self._difference("pair", (j, k), place + many, many=many)
+        z = self._estimate(float(self.found.own[at]), place)
+        value, low, high, model = (
+            math.tanh(v) for v in (z.value, z.low, z.high, float(self.found.model[at]))
+        )
+        return replace(gap, estimate=Estimate(value, low, high, model, gap.estimate.gap))
+
+    def _difference(self, kind: str, columns: tuple[int, ...], place: int, *, many: int) -> Difference:
+        e = self._estimate(float(self.found.all[place]), place)
+        pvalue = 6 * many * student_tail(e.gap, self.freedom)  # two sides, three kinds
+        if kind in ("spread", "scale"):
+            e = Estimate(math.exp(e.value), math.exp(e.low), math.exp(e.high), 1.0, e.gap)
+        return Difference(kind, columns, e, min(1.0, pvalue), self.found.rough)
+
+    def _estimate(self, value: float, place: int) -> Estimate:
+        error = max(float(self.error[place]), 1e-12)
+        reach = error * student_quantile(0.975, self.freedom)
+        return Estimate(value, value - reach, value + reach, 0.0, abs(value) / error)
+
+
+def student_tail(value: float, freedom: int) -> float:
+    from scipy import special  # not before it is needed
+
+    return float(special.stdtr(freedom, -value))
+
+
+def student_quantile(share: float, freedom: int) -> float:
+    from scipy import special
+
+    return float(special.stdtrit(freedom, share))
+
+
+def compare(points: ScoredPoints, lengths: Tensor | None = None) -> Compared | None:
+    n, d = points.x.shape
+    groups = _groups(n, lengths)
+    if n < 2 * WHITENED * d or d > _MOST or len(groups) < _FEWEST:
+        return None
+    found = _beside(points)
+    rest = torch.ones(n, dtype=torch.bool)
+    left: list[Tensor] = []
+    for rows in groups:
+        rest[rows] = False
+        without = _beside(points[rest])
+        rest[rows] = True
+        if found is None or without is None:
+            return None
+        left.append(without.all)
+    each = torch.stack(left)
+    error = ((each - each.mean(0)).square().mean(0) * (len(groups) - 1)).sqrt()
+    assert found is not None
+    return Compared(found, error, len(groups) - 1)
+
+
+def _groups(n: int, lengths: Tensor | None) -> list[slice]:
+    ends = torch.arange(1, n + 1) if lengths is None else lengths.cumsum(0)
+    count = min(len(ends), _GROUPS)
+    last = ends[torch.arange(1, count + 1) * len(ends) // count - 1].tolist()
+    return [slice(a, b) for a, b in zip([0, *last[:-1]], last, strict=True)]
+
+
+def _beside(points: ScoredPoints) -> Beside | None:
+    x, s = points.x - points.x.mean(0), points.score - points.score.mean(0)
+    covariance, cross = x.T @ x / len(x), -x.T @ s / len(x)
+    model = torch.linalg.solve_ex(cross, covariance).result
+    model = (model + model.T) / 2
+    whitening = Whitening.by_scores(points)
+    ratios = torch.linalg.eigvalsh(whitening.inverse @ model.nan_to_num(0.0, 0.0, 0.0) @ whitening.inverse)
+    bend = max(float(ratios[-1]), 1 / max(float(ratios[0]), 1e-300))
+    if bend > _BENT:
+        return None
+    sd, own = model.diagonal().sqrt(), covariance.diagonal().sqrt()
+    shift = -(whitening.root @ (whitening.root @ points.score.mean(0))) / sd
+    return Beside(shift, (own / sd).log(), _fisher(covariance, own), _fisher(model, sd), bend > _STRAIGHT)
+
+
+def _fisher(covariance: Tensor, sd: Tensor) -> Tensor:
+    j, k = torch.triu_indices(len(sd), len(sd), 1)
+    return (covariance[j, k] / sd[j] / sd[k]).clamp(-1 + 1e-9, 1 - 1e-9).atanh()
