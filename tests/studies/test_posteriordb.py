@@ -7,7 +7,10 @@ from scipy import stats
 
 from steincritic.data.posteriordb import Posterior
 from steincritic.errors import InputError
-from steincritic_studies.posteriordb.densities import MODELS, DatabasePosterior, density, reference_points
+from steincritic_studies.posteriordb.densities import MODELS, density, reference_points
+from steincritic_studies.posteriordb.density import DatabasePosterior, Written
+from steincritic_studies.posteriordb.experiment import load, subsets
+from steincritic_studies.posteriordb.fits import FAMILIES, early_draws, fit
 
 SOURCE = np.random.default_rng(0)
 N = 12
@@ -208,3 +211,47 @@ def test_a_model_without_a_density_and_draws_without_a_parameter():
     post = published("arma11", {"mu": [1.0], "phi": [0.1], "theta": [0.1]})
     with pytest.raises(InputError, match="draws have no sigma; they have mu, phi, theta"):
         reference_points(post, density(post))
+
+
+def normal_posterior(correlation):
+    """A normal law that is called a posterior; its constant is left out."""
+    covariance = torch.tensor([[4.0, 2 * correlation], [2 * correlation, 1.0]]).double()
+    precision, mean = torch.linalg.inv(covariance), torch.tensor([3.0, -1.0]).double()
+    written = Written({"a": "", "b": ""}, lambda x: -0.5 * ((x - mean) @ precision * (x - mean)).sum(-1))
+    draws = mean + torch.tensor(SOURCE.normal(size=(2000, 2))) @ torch.linalg.cholesky(covariance).T
+    return DatabasePosterior(written), mean, covariance, draws
+
+
+def test_fits_of_a_normal_posterior_are_known():
+    q, mean, covariance, draws = normal_posterior(0.8)
+    for family in FAMILIES:
+        found = fit(q, family, draws)
+        wanted = (
+            torch.diag(1 / torch.linalg.inv(covariance).diagonal()) if family == "mean field" else covariance
+        )
+        torch.testing.assert_close(found.mean, mean, rtol=0, atol=1e-5)  # where the search stops
+        torch.testing.assert_close(found.root @ found.root.T, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_walks_that_stop_early_are_still_too_wide_and_reproducible():
+    q, _, covariance, draws = normal_posterior(0.0)
+    x = early_draws(q, draws, 1000, seed=1)
+    wide = x.std(0) / covariance.diagonal().sqrt()
+    assert bool(((wide > 1.2) & (wide < 3)).all())  # standard error 0.05; begun at 3, four steps
+    torch.testing.assert_close(x, early_draws(q, draws, 1000, seed=1))
+
+
+def test_subsets_are_disjoint_until_there_are_no_more():
+    points = torch.arange(100.0)[:, None]
+    x = subsets(points, 20, 8, seed=0)
+    assert x.shape == (8, 20, 1)
+    assert x[:5].flatten().sort().values.tolist() == points.flatten().tolist()
+    assert x[0].flatten().diff().unique().tolist() == [5.0]
+    assert len(x[5:].flatten().unique()) == 60
+
+
+def test_without_a_clone_the_way_out_is_told(tmp_path, monkeypatch):
+    load.cache_clear()
+    monkeypatch.setenv("STEINCRITIC_POSTERIORDB", str(tmp_path / "none"))
+    with pytest.raises(InputError, match=r"clone of posteriordb.*git clone.*STEINCRITIC_POSTERIORDB"):
+        load("arK-arK")
