@@ -110,10 +110,10 @@ class Database:
     subsets: int = 10
     sources: tuple[str, ...] = (*FAMILIES, EARLY)
     sets: tuple[tuple[str, tuple[int, ...]], ...] = (
-        ("combined", (10, 10, 5)),
-        ("split", (5, 5, 2)),
+        ("combined", (10, 10, 3)),
+        ("split", (5, 5, 1)),
         ("ksd", (5, 5, 2)),
-        ("ksdagg", (5, 5, 0)),
+        ("ksdagg", (3, 3, 0)),
     )
     planted: int = 2
     planted_size: int = 500
