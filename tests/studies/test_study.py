@@ -45,6 +45,7 @@ PROMISED = {
     "fault-sentences": {"rows"},
     "lazy-training": {"rows", "corollary", "staged"},
     "posterior-checks": {"rows", "mixing", "diagnoses"},
+    "posteriordb": {"rows", "planted", "posteriors"},
     "image-models": {"rows", "models", "published"},
     "small-images": {"rows", "models", "published"},
     "auto-staging": {"rows"},

@@ -4,6 +4,7 @@ from steincritic.data.arrays import as_points, read_points
 from steincritic.data.frame import Frame
 from steincritic.data.layout import Columns, Rows, Table
 from steincritic.data.points import ScoredPoints, sample_points, score_points, scored
+from steincritic.data.posteriordb import Posterior, posteriordb
 from steincritic.data.problems import Problem, mixture, mixture_1d, problem
 from steincritic.data.stream import read_chunks
 from steincritic.data.tables import read_table
@@ -11,6 +12,7 @@ from steincritic.data.tables import read_table
 __all__ = [
     "Columns",
     "Frame",
+    "Posterior",
     "Problem",
     "Rows",
     "ScoredPoints",
@@ -18,6 +20,7 @@ __all__ = [
     "as_points",
     "mixture",
     "mixture_1d",
+    "posteriordb",
     "problem",
     "read_chunks",
     "read_points",

@@ -74,7 +74,7 @@ def parquet_blocks(path: Path, rows: int, columns: Columns) -> Iterator[Table]:
     places = columns.places([f.name for f in there], path)[0] if there else []
     _check_numeric(path, file, [there[j] for j in places])
     names = tuple(there[j].name for j in places)
-    _check_unpacked(path, 8 * file.metadata.num_rows * len(names))
+    check_unpacked(path, 8 * file.metadata.num_rows * len(names))
     start = 0
     for batch in file.iter_batches(batch_size=rows, columns=[*names, *filter(None, [columns.id])]):
         if not batch.num_rows:
@@ -99,12 +99,12 @@ def _opened(path: Path) -> Iterator[tuple[IO[bytes], int]]:
             raise FileFormatError(
                 f"{path} must hold one array, it holds {len(parts)}: {shown}; save the wanted one as .npy"
             )
-        _check_unpacked(path, parts[0].file_size)
+        check_unpacked(path, parts[0].file_size)
         with archive.open(parts[0]) as file:
             yield file, parts[0].file_size
 
 
-def _check_unpacked(path: Path, size: int) -> None:
+def check_unpacked(path: Path, size: int) -> None:
     """Refuse a small file that claims to hold very much, before any of it is unpacked."""
     packed = path.stat().st_size
     if size > max(_FOLD * packed, _SMALL):

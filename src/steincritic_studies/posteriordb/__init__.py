@@ -1,0 +1,1 @@
+"""Posteriors of the database posteriordb: reference draws, and fits that are wrong."""
