@@ -111,9 +111,9 @@ class Database:
     sources: tuple[str, ...] = (*FAMILIES, EARLY)
     sets: tuple[tuple[str, tuple[int, ...]], ...] = (
         ("combined", (10, 10, 3)),
-        ("split", (5, 5, 1)),
+        ("split", (0, 5, 0)),
         ("ksd", (5, 5, 2)),
-        ("ksdagg", (3, 3, 0)),
+        ("ksdagg", (0, 3, 0)),
     )
     planted: int = 2
     planted_size: int = 500
