@@ -118,6 +118,7 @@ def test_sentences_speak_of_draws_and_have_sizes_where_coordinates_are_correlate
     assert "of the posterior's spread" in " ".join(wide.findings)
 
 
+@pytest.mark.filterwarnings("ignore:The data stop:steincritic.DoubtfulWarning")
 def test_draws_in_another_space_are_told():
     q = sc.models.GaussianMixture([[0.0, 3.0]])
     x = q.sample(200, seed=1)
