@@ -1,6 +1,7 @@
 """q, known by its score."""
 
 from steincritic.models.adapters import (
+    BridgeStanPosterior,
     DiffusionModel,
     EnergyModel,
     JaxDensity,
@@ -24,6 +25,7 @@ from steincritic.models.saved import load_saved, save_model
 
 __all__ = [
     "BoundedDensity",
+    "BridgeStanPosterior",
     "DensityModel",
     "DiffusionModel",
     "DistributionModel",

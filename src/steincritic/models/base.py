@@ -118,8 +118,8 @@ def as_model(obj: ModelLike) -> Model:
     an energy `nn.Module` E(x) with q ∝ exp(-E), or a module with `log_prob(x)`; a callable log-density,
     normalized or not; flows of zuko and normflows; mixtures and kernel densities of scikit-learn; frozen
     distributions of scipy.stats; a log-density that went through `jax.jit`; NumPyro distributions;
-    models of PyMC and PyStan; posteriors of sbi; an OpenMM context. What cannot be recognized (a NumPyro
-    model, a diffusion net) has its own class in `models.adapters`.
+    models of PyMC, PyStan and BridgeStan; posteriors of sbi; an OpenMM context. What cannot be recognized
+    (a NumPyro model, a diffusion net) has its own class in `models.adapters`.
 
     >>> q = as_model(torch.distributions.MultivariateNormal(torch.zeros(3), torch.eye(3)))
     >>> q.score(torch.ones(1, 3))

@@ -7,6 +7,7 @@ function written for JAX, a NumPyro model, a diffusion net) has its own class he
 from importlib import import_module
 from typing import Any
 
+from steincritic.models.adapters.bridgestan import BridgeStanPosterior
 from steincritic.models.adapters.diffusion import DiffusionModel
 from steincritic.models.adapters.energy import EnergyModel, ModuleDensity
 from steincritic.models.adapters.jax import JaxDensity
@@ -19,6 +20,7 @@ from steincritic.models.adapters.stan import StanPosterior
 from steincritic.models.base import Model
 
 __all__ = [
+    "BridgeStanPosterior",
     "DiffusionModel",
     "EnergyModel",
     "JaxDensity",
@@ -34,7 +36,7 @@ __all__ = [
 ]
 
 # first part of a class's module: the file here that knows such objects
-_KNOWN = ("normflows", "numpyro", "openmm", "pymc", "sbi", "scipy", "sklearn", "stan", "zuko")
+_KNOWN = ("bridgestan", "normflows", "numpyro", "openmm", "pymc", "sbi", "scipy", "sklearn", "stan", "zuko")
 _FILES = {"jaxlib": "jax", **{name: name for name in _KNOWN}}
 
 
