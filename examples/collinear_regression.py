@@ -51,7 +51,7 @@ def main(out: Path, draws: int = 1000) -> dict[str, sc.CheckResult]:
     watch = sc.watch_guide(log_posterior, every=500, names=NAMES)
     guided = mean_field(watch, draws)
     print(watch.summary())
-    settings = sc.models.Langevin(warmup=400, steps=1200)
+    settings = sc.models.Langevin(warmup=400, steps=2400)
     chains = sc.models.LangevinModel(log_posterior, dim=4, settings=settings)  # a chain per draw
     found = {}
     for name, x in (("chains", chains.sample(draws, seed=1)), ("mean field", guided)):

@@ -52,7 +52,8 @@ class Mixing:
         chains = f"{self.chains} chains of {self.draws} draws" if self.chains > 1 else f"{self.draws} draws"
         taken = "all were tested" if self.thin == 1 else f"one in {self.thin} was tested, {self.kept} in all"
         if self.slowness > 1:
-            taken += f", about {self.slowness:.1f} in a row counted as one"
+            few = f"about {self.slowness:.1f} in a row counted as one"
+            taken += f", {few if self.slowness >= 1.5 else 'allowing for a weak dependence'}"
         return (
             f"{chains}, worth {self.effective:.0f} independent ones in the slowest coordinate "
             f"({self.slowest}), R-hat {self.rhat:.3f}; {taken}."
