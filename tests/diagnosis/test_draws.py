@@ -229,3 +229,11 @@ def test_the_posteriors_are_those_of_their_numpyro_programs(name):
 def test_a_handful_of_draws_is_refused_in_words(n):
     with pytest.raises(InputError, match="too few"):
         sc.check_draws(sc.models.GaussianMixture([[0.0, 0.0]]), np.random.default_rng(0).normal(size=(n, 2)))
+
+
+def test_a_chain_that_never_moved_is_named():
+    q = sc.models.GaussianMixture([[0.0, 0.0]])
+    x = q.sample(90, seed=1).view(3, 30, 2).clone()
+    x[1] = x[1, 0]
+    with pytest.raises(InputError, match="chain 2 of 3 never moved"):
+        sc.check_draws(q, x)

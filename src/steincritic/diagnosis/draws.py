@@ -194,6 +194,9 @@ def _check_moving(x: Tensor) -> None:
         raise InputError(f"a chain must have at least 8 draws, got {x.shape[1]}; draws are (chains, n, d)")
     if bool((x.flatten(0, 1).std(0) == 0).any()):
         raise InputError("a coordinate of the draws has one value throughout: it was never moved")
+    if bool((still := (x.std(1) == 0).all(-1)).any()):
+        stuck = ", ".join(str(k + 1) for k in still.nonzero()[:, 0].tolist())
+        raise InputError(f"chain {stuck} of {len(x)} never moved: leave it out, or start it elsewhere")
 
 
 def judge_chains(x: Tensor, names: Sequence[str], *, thin: int = 1, slowness: float = 1.0) -> Mixing:
