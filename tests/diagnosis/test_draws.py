@@ -188,7 +188,7 @@ def test_named_draws_go_through_the_model():
 def test_what_cannot_be_judged_is_refused_or_doubted():
     q = sc.models.GaussianMixture([[0.0, 0.0]])
     stuck = moving_average(1, 200, 0.999)
-    with pytest.raises(InputError, match="too few to test"):
+    with pytest.raises(InputError, match="too few draws to test"):
         sc.check_draws(q, stuck)
     with pytest.warns(DoubtfulWarning, match="worth only 90 independent ones"):
         sc.check_draws(q, q.sample(90, seed=0).float())

@@ -48,16 +48,20 @@ class Mixing:
     kept: int  # in all
     slowness: float  # kept draws in a row that are worth one for the test; 1 where they look independent
 
-    def __str__(self) -> str:
+    @property
+    def worth(self) -> str:
         chains = f"{self.chains} chains of {self.draws} draws" if self.chains > 1 else f"{self.draws} draws"
+        return (
+            f"{chains}, worth {self.effective:.0f} independent ones in the slowest coordinate "
+            f"({self.slowest}), R-hat {self.rhat:.3f}"
+        )
+
+    def __str__(self) -> str:
         taken = "all were tested" if self.thin == 1 else f"one in {self.thin} was tested, {self.kept} in all"
         if self.slowness > 1:
             few = f"about {self.slowness:.1f} in a row counted as one"
             taken += f", {few if self.slowness >= 1.5 else 'allowing for a weak dependence'}"
-        return (
-            f"{chains}, worth {self.effective:.0f} independent ones in the slowest coordinate "
-            f"({self.slowest}), R-hat {self.rhat:.3f}; {taken}."
-        )
+        return f"{self.worth}; {taken}."
 
     @property
     def doubts(self) -> tuple[str, ...]:
@@ -134,7 +138,8 @@ def check_draws(
         points = points[_every(points, len(read.x), again)]
     mixing = judge_chains(read.x, labels, thin=thin, slowness=slowness)
     if len(points) < FEWEST or mixing.kept / mixing.slowness < FEWEST / 2:
-        raise InputError(f"{mixing} That is too few to test; run the chains longer")
+        why = f" {mixing.apart}" if mixing.apart else ""
+        raise InputError(f"too few draws to test, run the chains longer: {mixing.worth}.{why}")
     result = _tested(adapted, points, slow, labels, mixing, level, seed)
     notes = (*mixing.notes, *read.notes, *_about_divergences(read))
     if log_q is not None:
