@@ -19,7 +19,6 @@ from steincritic.rng import derive, generator
 from steincritic_studies.calibration.level import LogGamma
 from steincritic_studies.record import Record
 from steincritic_studies.study import Context, Outcome, Study
-from steincritic_studies.sweep import run_sweep
 from steincritic_studies.tables import devices, document, markdown, rate_bound
 
 LEVEL = 0.05
@@ -102,7 +101,7 @@ def run(config: LevelOfChains, context: Context) -> Outcome:
         for part in range(config.parts)
         for kind in config.kinds
     ]
-    parts = run_sweep(run_job, jobs, folder=context.jobs, engine=context.engine, address=context.address)
+    parts = context.sweep(run_job, jobs)
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for row in (row for part in parts for row in part["rows"]):
         place = row["kind"], row["method"]

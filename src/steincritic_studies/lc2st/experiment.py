@@ -25,7 +25,6 @@ from steincritic_studies.lc2st.data import OBSERVATIONS, npe_draws, posterior, r
 from steincritic_studies.lc2st.figures import draw_lc2st, lc2st_table
 from steincritic_studies.lc2st.tasks import GaussianLinearUniform, TaskPosterior
 from steincritic_studies.study import Context, Outcome, Study
-from steincritic_studies.sweep import run_sweep
 
 LEVEL = 0.05
 OUTSIDE = "a draw outside"
@@ -80,7 +79,7 @@ class Lc2st:
 
 def run(config: Lc2st, context: Context) -> Outcome:
     jobs = list(_jobs(config, context.seed))
-    found = run_sweep(run_job, jobs, folder=context.jobs, engine=context.engine, address=context.address)
+    found = context.sweep(run_job, jobs)
     rows: dict[tuple[Any, ...], dict[str, Any]] = {}
     for part in found:
         for row in part["rows"]:
@@ -112,7 +111,7 @@ def _moments(config: Lc2st, context: Context) -> dict[str, Any]:
         jobs = [
             Lc2stJob(**asked, observation=k, seed=context.seed, tiny=config.tiny) for k in config.observations
         ]
-        parts = run_sweep(density_job, jobs, folder=context.jobs, engine="serial")
+        parts = context.sweep(density_job, jobs)
         z = torch.tensor([value for part in parts for value in part["z"]])
         rms = float(z.square().mean().sqrt())
         found[task] = {"count": len(z), "rms": rms, "largest": float(z.abs().max())}

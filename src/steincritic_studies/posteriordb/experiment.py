@@ -9,7 +9,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,6 @@ from steincritic_studies.posteriordb.figures import database_table, draw_databas
 from steincritic_studies.posteriordb.fits import FAMILIES, early_draws, fit
 from steincritic_studies.posteriors.models import EFFECTS, ERRORS, EightSchools
 from steincritic_studies.study import Context, Outcome, Study
-from steincritic_studies.sweep import run_sweep
 
 FOLDER_VARIABLE, DEFAULT_FOLDER = "STEINCRITIC_POSTERIORDB", Path("data/posteriordb")
 LEVEL = 0.05
@@ -122,11 +121,10 @@ class Database:
 
 def run(config: Database, context: Context) -> Outcome:
     start = time.perf_counter()
-    sweep = partial(run_sweep, folder=context.jobs, engine=context.engine, address=context.address)
     results = {
-        "rows": sweep(run_rates, rate_jobs(config, context.seed)),
-        "planted": sweep(run_planted, planted_jobs(config, context.seed)),
-        "posteriors": sweep(run_moments, [MomentsJob(posterior=name) for name in config.passed]),
+        "rows": context.sweep(run_rates, rate_jobs(config, context.seed)),
+        "planted": context.sweep(run_planted, planted_jobs(config, context.seed)),
+        "posteriors": context.sweep(run_moments, [MomentsJob(posterior=name) for name in config.passed]),
     }
     return Outcome(results, {"total": time.perf_counter() - start})
 
