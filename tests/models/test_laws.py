@@ -163,6 +163,7 @@ CASES = {
 # rounding of double precision, and of single
 CASES = {name: lambda make=make: replace(make(), rounding=1e-12, single=1e-4) for name, make in CASES.items()}
 OUTSIDE = {  # models of other libraries, and nets: adapters/
+    "BridgeStanPosterior",
     "DiffusionModel",
     "JaxDensity",
     "NumPyroPosterior",
