@@ -109,9 +109,9 @@ class Database:
     subsets: int = 10
     sources: tuple[str, ...] = (*FAMILIES, EARLY)
     sets: tuple[tuple[str, tuple[int, ...]], ...] = (
-        ("combined", (10, 10, 3)),
+        ("combined", (10, 10, 0)),
         ("split", (0, 5, 0)),
-        ("ksd", (5, 5, 2)),
+        ("ksd", (5, 5, 0)),
         ("ksdagg", (0, 3, 0)),
     )
     planted: int = 2
