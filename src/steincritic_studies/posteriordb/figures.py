@@ -98,7 +98,8 @@ def _pooled(results: Any) -> str:
         for n in sizes:
             own = [r for r in rows if (r["source"], r["n"]) == (source, n) and r["posterior"] in only]
             rates = [_rate(row for row in own if row["method"] == method) for method in methods]
-            body.append([label, str(n), *(_cell(rate, null=source == REFERENCE) for rate in rates)])
+            if own:
+                body.append([label, str(n), *(_cell(rate, null=source == REFERENCE) for rate in rates)])
     return markdown(["draws", "n", *methods], body)
 
 
