@@ -141,7 +141,7 @@ def test_arrays_are_taken_as_they_are_and_uneven_chains_are_cut():
     torch.testing.assert_close(read_chains(model, WANTED.flatten(0, 1), chains=CHAINS).x, WANTED)
     read = read_chains(model, [WANTED[0], WANTED[1, :15], WANTED[2]])
     torch.testing.assert_close(read.x, WANTED[:, :15])
-    assert "cut to the shortest, 15" in read.notes[0]
+    assert "cut to the shortest, 15" in read.notes[1]
     short = posteriordb()
     short[1] = {name: values[:12] for name, values in short[1].items()}
     assert read_chains(model, short).x.shape == (3, 12, 4)

@@ -237,3 +237,9 @@ def test_a_chain_that_never_moved_is_named():
     x[1] = x[1, 0]
     with pytest.raises(InputError, match="chain 2 of 3 never moved"):
         sc.check_draws(q, x)
+
+
+def test_draws_without_names_are_said_to_be_in_the_order_of_the_model():
+    q = sc.models.GaussianMixture([[0.0, 0.0]])
+    check = sc.check_draws(ScoreOnly(q, ["mu", "log tau"]), q.sample(300, seed=3), seed=0)
+    assert "Draws without names were taken in the model's order: mu, log tau." in check.test.notes

@@ -70,6 +70,8 @@ def read_chains(
     named, notes = _named(draws, chains, by_name=by_name)
     if named is None:
         read = Chains(*_from_arrays(draws, chains, dimension(model)))
+        if names is None and labels is not None:
+            notes.append(f"Draws without names were taken in the model's order: {listed(labels, _SHOWN)}.")
     elif isinstance(model, ConstrainedModel) and not _has_all(named, labels):
         shape = next(iter(named.values())).shape[:2]
         x = model.unconstrain({name: v.reshape(-1, *v.shape[2:]) for name, v in _whole(named).items()})
