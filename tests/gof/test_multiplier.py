@@ -10,11 +10,12 @@ from torch import Tensor
 import steincritic as sc
 from steincritic.data.frame import Whitening
 from steincritic.data.points import ScoredPoints
-from steincritic.gof import multiplier
+from steincritic.gof import multiplier, views
 from steincritic.gof.combined import Combined
-from steincritic.gof.multiplier import Halves, Look, Plan, View, hall
+from steincritic.gof.multiplier import Look, Plan
 from steincritic.gof.power import trials_of
 from steincritic.gof.serial import Blocks
+from steincritic.gof.views import Halves, View, hall
 from steincritic.lenses import Cells, Critics, Dependence, Field, Kernels, Modes, Moments
 from steincritic.models.density import PairModel
 from steincritic.rng import Source, generator
@@ -56,10 +57,10 @@ def test_under_signs_a_mean_is_the_slow_formula():
         values[i] = y / size.sqrt() * s + size**-1.5
     length = values.square().sum().sqrt()
     z = (signs.double() * values).sum(-1) / length
-    third = (signs.double() * values**3).sum(-1) / length**3 * (1 + multiplier._UNSEEN / n)
+    third = (signs.double() * values**3).sum(-1) / length**3 * (1 + views._UNSEEN / n)
     corrected = view._corrected(signs, _lengths(view), Blocks.single(n))[:, 2]  # after two shifts
     torch.testing.assert_close(corrected, hall(z, third), rtol=1e-5, atol=1e-5)  # float32 values
-    observed = hall(values.sum() / length, (values**3).sum() / length**3 * (1 + multiplier._UNSEEN / n))
+    observed = hall(values.sum() / length, (values**3).sum() / length**3 * (1 + views._UNSEEN / n))
     torch.testing.assert_close(measured.entries[2], observed, rtol=1e-5, atol=1e-5)
 
 
@@ -83,7 +84,7 @@ def test_a_sign_for_all_points_is_a_sign_for_every_entry():
 def test_some_points_and_some_signs_at_a_time_give_the_same(monkeypatch: pytest.MonkeyPatch):
     points = scored(normal(50, 3)).alone()
     (whole,) = LENSES.run(None, points, level=0.05, seeds=[1])
-    monkeypatch.setattr(multiplier, "_HELD", 200)  # three or four rows, and as many draws
+    monkeypatch.setattr(views, "_HELD", 200)  # three or four rows, and as many draws
     (parts,) = LENSES.run(None, points, level=0.05, seeds=[1])
     assert parts.statistic == pytest.approx(whole.statistic, rel=1e-4)  # float32 sums in another order
     torch.testing.assert_close(parts.null_distribution, whole.null_distribution, rtol=1e-3, atol=1e-3)
@@ -111,7 +112,7 @@ def test_the_level_holds_at_small_n(shift: float, right: bool):
 def test_the_level_of_a_skewed_model_needs_the_correction(corrected: bool, monkeypatch: pytest.MonkeyPatch):
     """Gumbel coordinates, 200 tests of 40 points: more than 28 rejections at 5 % once in a million."""
     if not corrected:
-        monkeypatch.setattr(multiplier, "hall", lambda z, third: z)
+        monkeypatch.setattr(views, "hall", lambda z, third: z)
         monkeypatch.setattr(multiplier, "CLIP", None)
     u = torch.rand(200, 40, 6, generator=generator(4), dtype=torch.float64)
     x, model = -(-u.log()).log(), PairModel(lambda y: (-y).exp() - 1)

@@ -18,36 +18,32 @@ level.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from steincritic.data.frame import Frame, Whitening
 from steincritic.data.points import ScoredPoints
 from steincritic.errors import InputError
 from steincritic.gof.bench import (
-    NARROW,
     Bench,
     CalibratedBench,
     Column,
     Examined,
-    Setting,
-    checked_entries,
     label_of,
 )
 from steincritic.gof.combined import Combined
 from steincritic.gof.null import as_null_tensor, check_draws, draws_for
 from steincritic.gof.ranked import Ranked
 from steincritic.gof.result import GofResult
-from steincritic.gof.serial import CLIP, WHITENED, Blocks, summed
+from steincritic.gof.serial import CLIP, Blocks
 from steincritic.gof.split import Split
+from steincritic.gof.views import Halves, View
 from steincritic.lenses.dependence import Dependence
-from steincritic.lenses.field import Field
-from steincritic.lenses.lens import Lens, PreparedLens, Scale, Seen, SignedLens, Tail, is_mean, point_values
-from steincritic.lenses.modes import Modes, PreparedModes
+from steincritic.lenses.lens import Lens, Scale, Tail
+from steincritic.lenses.modes import Modes
 from steincritic.lenses.moments import Moments
 from steincritic.models.base import Model
 from steincritic.rng import Source, derive
@@ -57,10 +53,8 @@ FIRST = 0.5  # share of the level for the lenses
 FEWEST = 20  # points
 TRAINED = 40  # points from which on a critic is trained
 _BLOCKS = 80  # the same, of rows that depend on each other: half of them are resampled
-_UNSEEN = 15.0  # the skewness of n points is too small by so many nths; by hand on seed 1, gamma 5-D, n = 50
 _MODES = 1000  # points from which on the skewness within a mode is known well enough
 _DRAWS, _REFERENCE = 999, 500
-_HELD = 2**22  # values of single points, or entries under signs, at a time
 
 # How loud each lens and each number is heard; 1 where not named. By hand on faults
 # of a few models and posteriors with seed 1: draws of a posterior are shifted or wrongly spread above all.
@@ -265,151 +259,3 @@ def _clipped(lens: Lens) -> Lens:
     if isinstance(lens, Moments | Modes | Dependence) and lens.clip is None:
         return replace(lens, clip=CLIP)
     return lens
-
-
-@dataclass(frozen=True, eq=False)
-class Halves:
-    """Points in two halves, and the coordinates that each of them, and all of them, suggest."""
-
-    points: ScoredPoints  # (n, d), the first half first
-    whole: Setting
-    of_halves: tuple[Setting, Setting]
-
-    @classmethod
-    def of(cls, points: ScoredPoints) -> "Halves":
-        n = len(points)
-        frame, whitening = _frame_and_whitening(points)
-        different = n >= WHITENED * points.dim and whitening.condition >= NARROW
-        whole = Setting(frame, whitening if different else None)
-        first, second = (
-            Setting(*_frame_and_whitening(part)) for part in (points[: n // 2], points[n // 2 :])
-        )
-        return cls(points, whole, (first, second))
-
-    @property
-    def parts(self) -> tuple[ScoredPoints, ScoredPoints]:
-        half = len(self.points) // 2
-        return self.points[:half], self.points[half:]
-
-    def enter(self, lens: Lens) -> tuple[ScoredPoints, ScoredPoints]:
-        """Each half in the coordinates of the other."""
-        (first, second), (a, b) = self.parts, self.of_halves
-        return b.enter(first, lens), a.enter(second, lens)
-
-
-def _frame_and_whitening(points: ScoredPoints) -> tuple[Frame, Whitening]:
-    frame = Frame.of(points.x)
-    return frame, Whitening.by_scores(frame.enter(points))
-
-
-@dataclass(frozen=True, eq=False)
-class View:
-    """A lens that looks at both halves, in coordinates and by choices of the other half."""
-
-    lens: Lens
-    halves: tuple[ScoredPoints, ScoredPoints]  # in the coordinates of the other
-    by_half: tuple[PreparedLens, PreparedLens]
-    prepared: PreparedLens  # on all points
-
-    @classmethod
-    def of(cls, lens: Lens, halves: Halves, *, seed: int) -> "View | None":
-        """None if the lens needs draws of the model."""
-        n, (first, second) = len(halves.points), halves.parts
-        if isinstance(lens, Field) and lens.needs_draws(halves.points.x):
-            raise InputError(
-                f"lens {lens.name!r} compares a value per point with draws of the model, which has no "
-                "sampler: return a field (m, d) instead, whose Stein values have mean zero"
-            )
-        prepared = lens.prepare(halves.whole.enter(halves.points, lens), n=n, seed=seed)
-        if not isinstance(prepared, SignedLens):
-            return None
-        by_half: tuple[PreparedLens, PreparedLens] = (prepared, prepared)
-        if is_mean(prepared):
-            a, b = halves.of_halves
-            by_half = (
-                _aligned(lens.prepare(b.enter(second, lens), n=n, seed=seed), prepared),
-                _aligned(lens.prepare(a.enter(first, lens), n=n, seed=seed), prepared),
-            )
-        return cls(lens, halves.enter(lens), by_half, prepared)
-
-    def under(self, signs: Tensor, reference: int, blocks: Blocks | None = None) -> "Measured":
-        """The data, and the data under (b, m) signs of blocks; of single rows by default."""
-        blocks = blocks or Blocks.single(signs.shape[1])
-        signs = torch.cat([torch.ones_like(signs[:1]), signs])
-        if is_mean(self.prepared):
-            return self._means(signs, blocks)
-        assert isinstance(self.prepared, SignedLens)
-        entries = self.prepared.signed(ScoredPoints.cat(self.halves), blocks.spread(signs))
-        entries = checked_entries(entries, self.lens, (len(signs), self.prepared.size)).to(torch.float64)
-        entries[0] *= blocks.shrink**2
-        scale = Scale.of(entries[1 : 1 + reference])
-        plain = torch.stack([entries[0], scale.sd])
-        return Measured(scale, entries[0], dict(self.prepared.numbers(scale.see(entries))), plain)
-
-    def _means(self, signs: Tensor, blocks: Blocks) -> "Measured":
-        length = torch.stack([sums.square().sum(0) for _, sums in self._sums(blocks)]).sum(0).sqrt()
-        length = torch.where(length > 0, length, torch.inf)
-        parts: list[Mapping[str, Tensor]] = []
-        for some in signs.split(max(1, _HELD // len(length))):
-            z = self._corrected(some, length, blocks)
-            if not parts:
-                z[0] *= blocks.shrink
-                entries = z[0]
-            parts.append(self.prepared.numbers(Seen(z, z)))
-        numbers = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-        zero, n = torch.zeros_like(length), sum(map(len, self.halves))
-        mean = torch.stack([sums.sum(0) for _, sums in self._sums(blocks)]).sum(0) / n
-        error = torch.where(length < torch.inf, length, 0.0) / (n * blocks.shrink)
-        return Measured(Scale(zero, zero + 1, zero), entries, numbers, torch.stack([mean, error]))
-
-    def _corrected(self, signs: Tensor, length: Tensor, blocks: Blocks) -> Tensor:
-        """(b, k): z under (b, m) signs, its skewness taken out."""
-        z = third = torch.zeros(len(signs), len(length), device=length.device)
-        unseen = 1 + _UNSEEN / signs.shape[1]
-        for some, sums in self._sums(blocks):
-            unit, own = (sums / length).float(), signs[:, some].float()
-            z, third = z + own @ unit, third + own @ unit.pow(3)
-        return hall(z.to(torch.float64), unseen * third.to(torch.float64))
-
-    def _sums(self, blocks: Blocks) -> Iterator[tuple[slice, Tensor]]:
-        """Blocks and their (blocks, k) sums of Stein values, some at a time as all may not fit."""
-        rows, ends = max(1, _HELD // max(1, self.prepared.size)), blocks.lengths.cumsum(0)
-        block = start = 0
-        for half, prepared in zip(self.halves, self.by_half, strict=True):
-            own, row = blocks.lengths[(ends > start) & (ends <= start + len(half))], 0
-            for some in own.split(max(1, rows // int(own.max()))):
-                end = row + int(some.sum())
-                values = point_values(prepared, half[row:end])
-                values = checked_entries(values, self.lens, (end - row, prepared.size)).to(torch.float64)
-                yield slice(block, block + len(some)), summed(values, some)
-                row, block = end, block + len(some)
-            start += len(half)
-
-
-@dataclass(frozen=True, eq=False)
-class Measured:
-    """What a lens measured of the data, and of the data under signs."""
-
-    scale: Scale
-    entries: Tensor  # (k,) of the data
-    numbers: dict[str, Tensor]  # (1 + b,) each: of the data, then under signs
-    plain: Tensor  # (2, k): entries of the data that are not studentized, and their standard errors
-
-
-def hall(z: Tensor, third: Tensor) -> Tensor:
-    r"""A studentized mean with its skewness taken out, $((1 + g z / 3)^3 - 1) / g + g / 6$, monotone in z.
-
-    Args:
-        z: sum of unit values u, whose squares sum to 1.
-        third: g, the sum of u^3: the skewness over the root of n.
-
-    References: [hall1992].
-    """
-    return z + third * z.square() / 3 + third.square() * z.pow(3) / 27 + third / 6
-
-
-def _aligned(prepared: PreparedLens, like: PreparedLens) -> PreparedLens:
-    """The two gates of modes in one order for both halves."""
-    if isinstance(prepared, PreparedModes) and isinstance(like, PreparedModes):
-        return prepared.turned() if float(prepared.v @ like.v) < 0 else prepared
-    return prepared
