@@ -27,7 +27,7 @@ from steincritic.training.objective import Gap, Loss, loss_cotangents, loss_of, 
 from steincritic.training.progress import Callback
 from steincritic.training.replay import Replayed
 from steincritic.training.selection import Epoch, Keeper, keeper
-from steincritic.training.staging import Quantity, Stage, Staging
+from steincritic.training.staging import Quantity, Stage, Staged, Staging
 
 T = TypeVar("T")
 _SMALL = 2**17  # numbers in the widest array of a step, up to which two threads gain less than a half
@@ -251,14 +251,23 @@ class _Run:
 
     def _advance_stages(self, step: int) -> bool:
         """Move every member whose interval ends here; says whether any did."""
-        due = [
-            k
-            for k, staging in enumerate(self.stagings)
-            if step and step % (staging.every or self.steps_per_epoch) == 0
-        ]
-        for k in due:
-            self.stages[k] = self.stagings[k].advance(self.stages[k], partial(self._observe, step, k))
-        return bool(due)
+        moved = False
+        for staging, members in self._alike:
+            if step and step % (staging.every or self.steps_per_epoch) == 0:
+                first = members[0]
+                stage = staging.advance(self.stages[first], partial(self._observe, step, first))
+                for k in members:
+                    self.stages[k] = stage
+                moved = True
+        return moved
+
+    @cached_property
+    def _alike(self) -> list[tuple[Staging, list[int]]]:
+        """Members that go through the same stages; one that looks at its critic goes alone."""
+        groups: dict[object, list[int]] = {}
+        for k, staging in enumerate(self.stagings):
+            groups.setdefault(staging if isinstance(staging, Staged) else k, []).append(k)
+        return [(self.stagings[members[0]], members) for members in groups.values()]
 
     def _observe(self, step: int, k: int, quantity: Quantity) -> float:
         """What an adaptive staging looks at: one member's error, on points of this step."""
