@@ -72,8 +72,8 @@ class Refits:
         if self.failed > max(least, self.made / _FAILED):
             raise ModelError(
                 f"fit failed on {self.failed} of {self.made} datasets drawn from the model that it gave for "
-                f"x, more than 1 in {_FAILED}; the first time: {self.errors[0]}. Make it more robust, or take "
-                "a model with fewer parameters"
+                f"x, more than 1 in {_FAILED}; the first time: {self.errors[0]}. Make it more robust, or "
+                "take a model with fewer parameters"
             )
 
     @property
@@ -144,8 +144,8 @@ class Fitted(Described):
         if tuple(x.shape) != (1, *self.x.shape) or not torch.equal(x[0].cpu(), self.x.to("cpu", x.dtype)):
             raise InputError(
                 "a Fitted model is tested on the very data that it was fitted to, "
-                f"{tuple(self.x.shape)} here; these are others, {tuple(x.shape[-2:])}: pass sc.Fitted(fit, x) and "
-                "the same x, or the model itself for data that it has not seen"
+                f"{tuple(self.x.shape)} here; these are others, {tuple(x.shape[-2:])}: pass "
+                "sc.Fitted(fit, x) and the same x, or the model itself for data that it has not seen"
             )
         again = copy.copy(self)
         again.refits = Refits()
