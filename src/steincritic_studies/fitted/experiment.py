@@ -1,18 +1,24 @@
 """Level and power of tests of fitted models, beside one that takes the fit for fixed, and beside [key2025].
 
-Each test fits the family to its data and refits it to every null set. Tests have 99 null sets and 100
-reference sets, all of them looked at, but for "default", which is what `gof_test` does by itself.
+Each test fits the family to its data, and the family is fitted anew to every null set.
+
+- *refitted*: quick lenses. For normal laws what they see of null sets has one law whatever the data, so the
+  tests of a cell choose their 999 null sets from shared ones, drawn from another member of the family: if the
+  law were not one, the level would show it. For mixtures each test has 99 null sets and 100 reference sets of
+  its own.
+- *default*: `gof_test(sc.Fitted(fit, x), x)`, each test with null sets of its own.
+- *composite KSD*: one RBF kernel at the median distance, 99 null sets for each test.
+- *naive*: quick lenses, with the fitted model taken for fixed.
 """
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from steincritic.data.points import score_points
-from steincritic.gof.choose import choose_test
+from steincritic.data.points import ScoredPoints, score_points
 from steincritic.gof.combined import Combined
 from steincritic.gof.fitted import Fitted
 from steincritic.gof.kernel import Ksd
@@ -34,14 +40,17 @@ FAMILIES: dict[str, Callable[[Any], Any]] = {
     "2 components": FitMixture(2),
     "5 components": FitMixture(5),
 }
-_REFITTED = "refitted"
+_POOL = 4000  # null sets that tests of a normal law choose theirs from
 
 
-def methods(*, tiny: bool) -> dict[str, GofTest]:
-    """Of each, whether the null sets are refitted is decided by the model that it gets."""
+def method(name: str, *, tiny: bool) -> GofTest:
+    """A test with null sets of its own."""
     few = 19 if tiny else 99
-    lenses = Combined(critics=None, draws=few, reference=few + 1, stop_early=False, engine="serial")
-    return {_REFITTED: lenses, "naive": lenses, "composite KSD": Ksd(threshold="fresh", draws=few)}
+    if name == "composite KSD":
+        return Ksd(threshold="fresh", draws=few)
+    if name == "default" and not tiny:
+        return Combined(critics=None, engine="serial")
+    return Combined(critics=None, draws=few, reference=few + 1, stop_early=False, engine="serial")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,49 +69,59 @@ class FittedJob:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Cell:
+    """A family, its data, and the tests of each method."""
+
+    family: str
+    d: int
+    n: int
+    truth: str
+    tests: dict[str, int]
+
+
+def _cells() -> Iterator[Cell]:
+    normal: list[tuple[str, int, int, tuple[str, ...]]] = []
+    normal += [("normal, mean", d, 50, ("t(3)", "t(5)")) for d in (2, 5, 10, 20, 50)]
+    normal += [("normal, mean and covariance", d, 50, ("t(3)", "t(5)")) for d in (2, 5, 10, 20)]
+    normal += [("normal, mean and covariance", 10, 200, ("t(5)",))]
+    normal += [("normal, mean and covariance", 1, n, ("t(2)",)) for n in (20, 50)]
+    usual = [("normal, mean", 10, 50), ("normal, mean and covariance", 5, 50)]
+    for family, d, n, truths in normal:
+        level = {"refitted": 2000, "composite KSD": 500, "naive": 200}
+        level |= {"default": 2000} if (family, d, n) in usual else {}
+        yield Cell(family=family, d=d, n=n, truth="null", tests=level)
+        for truth in truths:
+            power = {"refitted": 2000, "composite KSD": 500}
+            yield Cell(family=family, d=d, n=n, truth=truth, tests=power)
+    for family, n, runs in (
+        ("2 components", 50, 2000),
+        ("2 components", 200, 2000),
+        ("5 components", 200, 1000),
+        ("5 components", 500, 500),
+    ):
+        level = {"refitted": runs, "composite KSD": 500, "naive": 200}
+        yield Cell(family=family, d=2, n=n, truth="null", tests=level)
+        for truth in ("skewed", "missing"):
+            yield Cell(family=family, d=2, n=n, truth=truth, tests={"refitted": 200, "composite KSD": 200})
+
+
+@dataclass(frozen=True, kw_only=True)
 class FittedModels:
-    """Which cells, and tests of each.
+    """Cells, and tests of a job with null sets of their own."""
 
-    Args:
-        cells: family, d, n and truths, the null problem first.
-        runs: tests of a null problem, and of another.
-        naive: tests that take the fit for fixed.
-        default: null problems that the test is run on as it is by default.
-        part: tests of a job.
-    """
-
-    cells: tuple[tuple[str, int, int, tuple[str, ...]], ...]
-    runs: tuple[int, int] = (2000, 500)
-    naive: int = 500
-    default: tuple[tuple[str, int, int], ...] = ()
+    cells: tuple[Cell, ...]
     part: int = 100
     tiny: bool = False
 
 
-_TAILS = ("null", "t(3)", "t(5)")
-_FAULTS = ("null", "skewed", "missing")
-FULL = FittedModels(
-    cells=(
-        *(("normal, mean", d, 50, _TAILS) for d in (2, 5, 10, 20, 50)),
-        *(("normal, mean and covariance", d, 50, _TAILS) for d in (2, 5, 10, 20)),
-        ("normal, mean and covariance", 10, 200, ("null", "t(5)")),
-        ("normal, mean and covariance", 1, 50, ("null", "t(2)")),
-        ("2 components", 2, 50, _FAULTS),
-        ("2 components", 2, 200, _FAULTS),
-        ("5 components", 2, 200, _FAULTS),
-        ("5 components", 2, 500, _FAULTS),
-    ),
-    default=(
-        ("normal, mean", 10, 50),
-        ("normal, mean and covariance", 5, 50),
-        ("2 components", 2, 50),
-    ),
-)
+FULL = FittedModels(cells=tuple(_cells()))
+_EACH = {"refitted": 4, "default": 2, "composite KSD": 2, "naive": 2}
 TINY = FittedModels(
-    cells=(("normal, mean and covariance", 2, 30, ("null", "t(3)")), ("2 components", 2, 40, ("null",))),
-    runs=(4, 4),
-    naive=4,
-    default=(),
+    cells=(
+        Cell(family="normal, mean and covariance", d=2, n=30, truth="null", tests=_EACH),
+        Cell(family="normal, mean", d=2, n=30, truth="t(3)", tests={"refitted": 4, "composite KSD": 2}),
+        Cell(family="2 components", d=2, n=40, truth="null", tests={"refitted": 2, "naive": 2}),
+    ),
     part=2,
     tiny=True,
 )
@@ -116,34 +135,36 @@ def run(config: FittedModels, context: Context) -> Outcome:
 
 
 def _jobs(config: FittedModels, seed: int) -> Iterator[FittedJob]:
-    for family, d, n, truths in config.cells:
-        for truth in truths:
-            tests = {name: config.runs[truth != "null"] for name in methods(tiny=config.tiny)}
-            tests["naive"] = config.naive if truth == "null" else 0
-            if truth == "null" and (family, d, n) in config.default:
-                tests["default"] = config.runs[0]
-            for method, count in tests.items():
-                for part in range(count // config.part):
-                    yield FittedJob(
-                        family=family,
-                        truth=truth,
-                        d=d,
-                        n=n,
-                        method=method,
-                        tests=config.part,
-                        part=part,
-                        seed=seed,
-                        tiny=config.tiny,
-                    )
+    for cell in config.cells:
+        for name, count in cell.tests.items():
+            size = count if _is_shared(cell.family, name) else min(count, config.part)
+            for part in range(count // size):
+                yield FittedJob(
+                    family=cell.family,
+                    truth=cell.truth,
+                    d=cell.d,
+                    n=cell.n,
+                    method=name,
+                    tests=size,
+                    part=part,
+                    seed=seed,
+                    tiny=config.tiny,
+                )
+
+
+def _is_shared(family: str, name: str) -> bool:
+    return name == "refitted" and family.startswith("normal")
 
 
 def run_fitted_job(job: FittedJob) -> dict[str, Any]:
     start = time.perf_counter()
     own = derive(job.seed, job.family, job.truth, job.d, job.n, job.part)
-    results = [_tested(job, derive(own, t)) for t in range(job.tests)]
+    shared = _is_shared(job.family, job.method)
+    results = _together(job, own) if shared else [_alone(job, derive(own, t)) for t in range(job.tests)]
     lenses = {reading.lens for result in results for reading in result.readings}
     return {
         **{name: getattr(job, name) for name in ("family", "truth", "d", "n", "method", "tests")},
+        "null_pool": _POOL if shared else 0,
         "rejections": sum(result.rejected for result in results),
         "by_lens": {
             lens: sum(r.pvalue <= LEVEL for result in results for r in result.readings if r.lens == lens)
@@ -154,21 +175,42 @@ def run_fitted_job(job: FittedJob) -> dict[str, Any]:
     }
 
 
-def _tested(job: FittedJob, seed: int) -> GofResult:
-    x = truth_of(job.family, job.truth, job.d).sample(job.n, seed=derive(seed, "data")).double()
+def _alone(job: FittedJob, seed: int) -> GofResult:
+    x = _data(job, seed)
     fit = FAMILIES[job.family]
     model: SamplingModel = fit(x) if job.method == "naive" else Fitted(fit, x)
-    test = methods(tiny=job.tiny).get(job.method) or choose_test(None, model, job.n)[0]
-    # null sets have a seed of their own in each test, as data and null sets of one seed would be alike
-    test = _seeded(test, derive(seed, "null"))
+    test = method(job.method, tiny=job.tiny)
+    if isinstance(test, Combined):  # null sets of its own, where usually tests of one shape have the same
+        test = replace(test, null_seed=derive(seed, "null"), cache=False)
     (result,) = test.run(model, score_points(model, x).alone(), level=LEVEL, seeds=[derive(seed, "test")])
     return result
 
 
-def _seeded(test: GofTest, seed: int) -> GofTest:
-    from dataclasses import replace
+def _data(job: FittedJob, seed: int) -> Points:
+    x: Points = truth_of(job.family, job.truth, job.d).sample(job.n, seed=derive(seed, "data"))
+    return x.double()
 
-    return replace(test, null_seed=seed, cache=False) if isinstance(test, Combined) else test
+
+class _Shared(Fitted):
+    """Its null sets are those of any data."""
+
+    def anew(self, datasets: ScoredPoints) -> Fitted:
+        return self
+
+
+def _together(job: FittedJob, seed: int) -> list[GofResult]:
+    """Tests of many datasets, with null sets of another member of the family: shifted, and with a covariance
+    far from theirs where it is fitted."""
+    x = torch.stack([_data(job, derive(seed, t)) for t in range(job.tests)])
+    other = Source(seed, "another member").normals(job.n, job.d, dtype=torch.float64)
+    fit = FAMILIES[job.family]
+    if getattr(fit, "whole", False):
+        other = other.cumsum(-1) * torch.linspace(1, 3, job.d, dtype=torch.float64)
+    model = _Shared(fit, other + 7)
+    few: dict[str, Any] = {"draws": 19, "reference": 20} if job.tiny else {"null_pool": _POOL}
+    test = Combined(critics=None, stop_early=False, null_seed=seed, cache=False, **few)
+    seeds = [derive(seed, "test", t) for t in range(job.tests)]
+    return test.run(model, model.refit(x), level=LEVEL, seeds=seeds)
 
 
 @dataclass(frozen=True)

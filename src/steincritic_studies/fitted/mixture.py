@@ -1,6 +1,5 @@
 """Gaussian mixtures by expectation and maximization, many datasets at a time."""
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -34,43 +33,56 @@ class FitMixture:
     def scores(self, x: Tensor) -> Tensor:
         """(r, n, d): each dataset's points scored by the mixture fitted to it."""
         weights, means, covariances = self._fitted(x)
-        log_joint, pull = _joint(x.double(), weights, means, covariances)
-        return (log_joint.softmax(-2)[..., None] * pull).sum(-3).to(x)
+        points = x.double()
+        _, linear, precision = natural = _natural(weights, means, covariances)
+        shares = (_coefficients(*natural) @ _products(points).mT).softmax(-2).mT  # (r, n, k)
+        pulled = (shares @ precision.flatten(-2)).unflatten(-1, precision.shape[-2:])
+        scores: Tensor = shares @ linear - (pulled @ points[..., None])[..., 0]
+        return scores.to(x)
 
     def _fitted(self, given: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Weights (r, k), means (r, k, d) and covariances; found in standardized columns."""
         x = given.double()
         location, scale = x.mean(-2, keepdim=True), x.std(-2, keepdim=True)
         z = (x - location) / scale
-        shares = _k_means(z, self.components)  # (r, k, n)
+        products, shares = _products(z), _k_means(z, self.components).mT  # (r, n, 1 + d + d^2), (r, k, n)
         for _ in range(self.rounds):
-            weights, means, covariances = _maximized(z, shares)
-            shares = _joint(z, weights, means, covariances)[0].softmax(-2)
+            weights, means, covariances = _maximized(shares @ products, x.shape[-1])
+            shares = (_coefficients(*_natural(weights, means, covariances)) @ products.mT).softmax(-2)
         outer = scale[..., None] * scale[..., None, :]  # (r, 1, d, d)
         return weights, location + scale * means, covariances * outer
 
 
-def _maximized(x: Tensor, shares: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    count = shares.sum(-1).clamp(min=1e-6)  # (r, k)
-    means = shares @ x / count[..., None]
-    away = x[:, None] - means[..., None, :]  # (r, k, n, d)
-    covariances = (shares[..., None] * away).mT @ away / count[..., None, None]
-    ridge = _RIDGE * torch.eye(x.shape[-1], dtype=x.dtype)
-    return count / count.sum(-1, keepdim=True), means, covariances + ridge
+def _products(x: Tensor) -> Tensor:
+    """(..., 1 + d + d^2): 1, x and x x', of which a normal log-density is a linear function."""
+    square = (x[..., None] * x[..., None, :]).flatten(-2)
+    return torch.cat([torch.ones_like(x[..., :1]), x, square], -1)
 
 
-def _joint(x: Tensor, weights: Tensor, means: Tensor, covariances: Tensor) -> tuple[Tensor, Tensor]:
-    """log of weight times density (r, k, n), and Σ⁻¹(μ - x) (r, k, n, d)."""
-    factor = torch.linalg.cholesky(covariances)
-    away = means[..., None, :] - x[:, None]
-    pull = torch.cholesky_solve(away.mT, factor).mT
-    log_det = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-    scale = weights.log() - 0.5 * (log_det + x.shape[-1] * math.log(2 * math.pi))
-    return scale[..., None] - 0.5 * (away * pull).sum(-1), pull
+def _maximized(sums: Tensor, d: int) -> tuple[Tensor, Tensor, Tensor]:
+    """From the sums of products over each component, (r, k, 1 + d + d^2)."""
+    count = sums[..., :1].clamp(min=1e-6)
+    means, second = sums[..., 1 : 1 + d] / count, (sums[..., 1 + d :] / count).unflatten(-1, (d, d))
+    covariances = second - means[..., None] * means[..., None, :]
+    ridge = _RIDGE * torch.eye(d, dtype=sums.dtype)
+    return (count / count.sum(-2, keepdim=True))[..., 0], means, covariances + ridge
+
+
+def _natural(weights: Tensor, means: Tensor, covariances: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Of each component: the constant (r, k), Σ⁻¹μ (r, k, d) and Σ⁻¹."""
+    precision = torch.linalg.inv(covariances)
+    linear = (precision @ means[..., None])[..., 0]
+    constant = weights.log() + 0.5 * (torch.logdet(precision) - (linear * means).sum(-1))
+    return constant, linear, precision
+
+
+def _coefficients(constant: Tensor, linear: Tensor, precision: Tensor) -> Tensor:
+    """(r, k, 1 + d + d^2): with products, the log of weight times density, up to a constant."""
+    return torch.cat([constant[..., None], linear, -0.5 * precision.flatten(-2)], -1)
 
 
 def _k_means(x: Tensor, k: int) -> Tensor:
-    """(r, k, n) of 0 and 1: greedy k-means++ by the same random numbers for every dataset, then Lloyd's."""
+    """(r, n, k) of 0 and 1: greedy k-means++ by the same random numbers for every dataset, then Lloyd's."""
     source, rows = Source(0, "start"), torch.arange(len(x))
     near = torch.full(x.shape[:2], torch.inf, dtype=x.dtype)
     centers: list[Tensor] = []
@@ -85,7 +97,7 @@ def _k_means(x: Tensor, k: int) -> Tensor:
         near = reach[rows, best]
     found = torch.stack(centers, 1)
     for _ in range(_LLOYD):
-        own = torch.nn.functional.one_hot(torch.cdist(x, found).argmin(-1), k).mT.to(x)
-        count = own.sum(-1, keepdim=True)
-        found = torch.where(count > 0, own @ x / count.clamp(min=1), found)
-    return torch.nn.functional.one_hot(torch.cdist(x, found).argmin(-1), k).mT.to(x)
+        own = torch.nn.functional.one_hot(torch.cdist(x, found).argmin(-1), k).to(x)
+        count = own.sum(-2)[..., None]
+        found = torch.where(count > 0, own.mT @ x / count.clamp(min=1), found)
+    return torch.nn.functional.one_hot(torch.cdist(x, found).argmin(-1), k).to(x)
