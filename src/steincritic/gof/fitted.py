@@ -19,7 +19,7 @@ first fit expects, which a null set's own fit does not know; they are left out. 
 import copy
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -65,21 +65,27 @@ class Refits:
     made: int = 0
     failed: int = 0
     seconds: float = 0.0
-    errors: list[str] = field(default_factory=list)
+    error: str = ""  # the first
+
+    def count(self, made: int, failed: int, error: str) -> None:
+        self.made, self.failed = self.made + made, self.failed + failed
+        if failed:
+            self.error = self.error or error
+            self.check(_FEW)
 
     def check(self, least: int = 0) -> None:
         """Refuse a fit that often fails."""
         if self.failed > max(least, self.made / _FAILED):
             raise ModelError(
                 f"fit failed on {self.failed} of {self.made} datasets drawn from the model that it gave for "
-                f"x, more than 1 in {_FAILED}; the first time: {self.errors[0]}. Make it more robust, or "
+                f"x, more than 1 in {_FAILED}; the first time: {self.error}. Make it more robust, or "
                 "take a model with fewer parameters"
             )
 
     @property
     def note(self) -> str:
         self.check()
-        failed = f"; {self.failed} failed ({self.errors[0]}) and were drawn again" if self.failed else ""
+        failed = f"; {self.failed} failed ({self.error}) and were drawn again" if self.failed else ""
         return (
             f"The model was fitted anew to each of {self.made - self.failed} null sets, in "
             f"{self.seconds:.1f} s{failed}."
@@ -154,16 +160,12 @@ class Fitted(Described):
     def refit(self, datasets: Tensor) -> ScoredPoints:
         """Each of (r, n, d) datasets, scored by the model fitted to it alone; NaN where the fit fails."""
         start = time.perf_counter()
-        vectorized = getattr(self._fit, "scores", None)
-        if vectorized is not None:
-            scores = vectorized(datasets)
-        else:
+        together = getattr(self._fit, "scores", None)
+        if together is None:
             scores = torch.stack([self._scores(x) for x in datasets])
-        bad = ~scores.isfinite().all(-1).all(-1)
-        self.refits.made += len(datasets)
-        self.refits.failed += int(bad.sum())
-        if bool(bad.any()) and not self.refits.errors:
-            self.refits.errors.append("the score of the fitted model is not finite")
+        else:
+            scores = together(datasets)
+            self.refits.count(len(datasets), int(_failed(scores).sum()), "the fitted score is not finite")
         self.refits.seconds += time.perf_counter() - start
         return ScoredPoints(datasets, scores)
 
@@ -171,8 +173,7 @@ class Fitted(Described):
         """(count, n, d) draws, each dataset fitted anew; where that fails, drawn again."""
         drawn = checked_draws(self, count * n, seed, dim=self.dim).to(like)
         sets = self.refit(drawn.view(count, n, self.dim))
-        while bool((bad := ~sets.score.isfinite().all(-1).all(-1)).any()):
-            self.refits.check(_FEW)
+        while bool((bad := _failed(sets.score)).any()):
             seed = derive(seed, "again")
             again = checked_draws(self, int(bad.sum()) * n, seed, dim=self.dim).to(like)
             fresh = self.refit(again.view(-1, n, self.dim))
@@ -180,11 +181,13 @@ class Fitted(Described):
         return sets
 
     def _scores(self, x: Tensor) -> Tensor:
+        error = "the fitted score is not finite"
         try:
-            return checked_score(self._fitted(x), x).to(x)
-        except InputError as error:
-            self.refits.errors.append(str(error))
-            return torch.full_like(x, torch.nan)
+            scores = checked_score(self._fitted(x), x).to(x)
+        except InputError as raised:
+            scores, error = torch.full_like(x, torch.nan), str(raised)
+        self.refits.count(1, int(_failed(scores)), error)
+        return scores
 
     def _fitted(self, x: Tensor) -> SamplingModel:
         points = x.detach().clone().cpu()
@@ -203,6 +206,11 @@ class Fitted(Described):
                 f"{type(given).__name__} has no sample(n, seed=0)"
             )
         return model
+
+
+def _failed(scores: Tensor) -> Tensor:
+    """Which datasets have no finite scores."""
+    return ~scores.isfinite().all(-1).all(-1)
 
 
 def fitting(fit: Any) -> Fit:

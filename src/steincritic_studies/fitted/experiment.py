@@ -69,7 +69,7 @@ class FittedJob:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
+class Problem:
     """A family, its data, and the tests of each method."""
 
     family: str
@@ -79,7 +79,7 @@ class Cell:
     tests: dict[str, int]
 
 
-def _cells() -> Iterator[Cell]:
+def _cells() -> Iterator[Problem]:
     normal: list[tuple[str, int, int, tuple[str, ...]]] = []
     normal += [("normal, mean", d, 50, ("t(3)", "t(5)")) for d in (2, 5, 10, 20, 50)]
     normal += [("normal, mean and covariance", d, 50, ("t(3)", "t(5)")) for d in (2, 5, 10, 20)]
@@ -89,10 +89,10 @@ def _cells() -> Iterator[Cell]:
     for family, d, n, truths in normal:
         level = {"refitted": 2000, "composite KSD": 500, "naive": 200}
         level |= {"default": 2000} if (family, d, n) in usual else {}
-        yield Cell(family=family, d=d, n=n, truth="null", tests=level)
+        yield Problem(family=family, d=d, n=n, truth="null", tests=level)
         for truth in truths:
             power = {"refitted": 2000, "composite KSD": 500}
-            yield Cell(family=family, d=d, n=n, truth=truth, tests=power)
+            yield Problem(family=family, d=d, n=n, truth=truth, tests=power)
     for family, n, runs in (
         ("2 components", 50, 2000),
         ("2 components", 200, 2000),
@@ -100,16 +100,16 @@ def _cells() -> Iterator[Cell]:
         ("5 components", 500, 500),
     ):
         level = {"refitted": runs, "composite KSD": 500, "naive": 200}
-        yield Cell(family=family, d=2, n=n, truth="null", tests=level)
+        yield Problem(family=family, d=2, n=n, truth="null", tests=level)
         for truth in ("skewed", "missing"):
-            yield Cell(family=family, d=2, n=n, truth=truth, tests={"refitted": 200, "composite KSD": 200})
+            yield Problem(family=family, d=2, n=n, truth=truth, tests={"refitted": 200, "composite KSD": 200})
 
 
 @dataclass(frozen=True, kw_only=True)
 class FittedModels:
     """Cells, and tests of a job with null sets of their own."""
 
-    cells: tuple[Cell, ...]
+    cells: tuple[Problem, ...]
     part: int = 100
     tiny: bool = False
 
@@ -118,9 +118,9 @@ FULL = FittedModels(cells=tuple(_cells()))
 _EACH = {"refitted": 4, "default": 2, "composite KSD": 2, "naive": 2}
 TINY = FittedModels(
     cells=(
-        Cell(family="normal, mean and covariance", d=2, n=30, truth="null", tests=_EACH),
-        Cell(family="normal, mean", d=2, n=30, truth="t(3)", tests={"refitted": 4, "composite KSD": 2}),
-        Cell(family="2 components", d=2, n=40, truth="null", tests={"refitted": 2, "naive": 2}),
+        Problem(family="normal, mean and covariance", d=2, n=30, truth="null", tests=_EACH),
+        Problem(family="normal, mean", d=2, n=30, truth="t(3)", tests={"refitted": 4, "composite KSD": 2}),
+        Problem(family="2 components", d=2, n=40, truth="null", tests={"refitted": 2, "naive": 2}),
     ),
     part=2,
     tiny=True,
