@@ -16,6 +16,7 @@ from steincritic.gof.betting import Sequential
 from steincritic.gof.choose import gof_test
 from steincritic.gof.combined import Combined
 from steincritic.gof.crossfit import CrossFit
+from steincritic.gof.fitted import Fitted
 from steincritic.gof.fssd import Fssd
 from steincritic.gof.kernel import Ksd
 from steincritic.gof.power import Rate, Trials, calibrate, power
@@ -52,6 +53,7 @@ __all__ = [
     "DoubtfulWarning",
     "EnergyMLP",
     "FileFormatError",
+    "Fitted",
     "FittedEnergy",
     "Fssd",
     "GofResult",

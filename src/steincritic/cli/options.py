@@ -163,6 +163,25 @@ class Model(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Tested(Model, Data):
+    """A model and the data that it is tested on."""
+
+    fitted: bool = False
+    """--model names a function or an estimator, which is fitted to the data, and anew to every null set."""
+
+    def model_and_table(self) -> tuple["base.Model", "Table", tuple[str, ...]]:
+        """And what a reader should know of how the data were read."""
+        if not self.fitted:
+            model = model_named(self.model)
+            return model, *self.read(self.data, model)
+        from steincritic.gof.fitted import Fitted
+
+        fit = object_named(self.model)
+        table, notes = self.read(self.data)
+        return Fitted(fit, table), table, notes
+
+
+@dataclass(frozen=True, kw_only=True)
 class Seeded(Options):
     seed: int = 0
     """Decides every random choice."""

@@ -233,6 +233,14 @@ def sample_points(model: Model | None, n: int, *, seed: int, like: Tensor | None
     return points
 
 
+def sample_sets(model: Model | None, count: int, n: int, *, seed: int, like: Tensor) -> ScoredPoints:
+    """(count, n, d): datasets of n scored draws; a model that scores each set by itself has `null_sets`."""
+    own: Callable[..., ScoredPoints] | None = getattr(model, "null_sets", None)
+    if own is not None:
+        return own(count, n, seed=seed, like=like)
+    return sample_points(model, count * n, seed=seed, like=like).cut(n)
+
+
 def checked_score(model: Model, x: Tensor, *, name: str = "x") -> Tensor:
     """The score as the model gives it, in whatever dtype, if it has the shape of the points."""
     own = x.detach().clone()  # a score that writes into its argument must not change the data

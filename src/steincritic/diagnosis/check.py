@@ -149,7 +149,7 @@ class CheckResult:
                 f"confidence; found so far {self.fisher.estimate:.3g}){unit}."
             )
         subject = self.test.subject
-        off = "the model is" if subject is DATA else "they are"
+        off = "the model is" if subject.data == DATA.data else "they are"
         return f"These {subject.data} cannot tell how far off {off}."
 
     def to_dict(self) -> dict[str, Any]:

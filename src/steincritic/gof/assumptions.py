@@ -14,6 +14,7 @@ from torch import Tensor
 
 from steincritic.data.points import ScoredPoints, answer
 from steincritic.errors import ModelError, listed
+from steincritic.gof.fitted import Fitted
 from steincritic.gof.result import Caveat
 from steincritic.models.base import DensityModel, Model, SamplingModel, fitted_points
 from steincritic.models.mixing import autocorrelation_time
@@ -268,7 +269,12 @@ def _is_sorted(column: Tensor) -> bool:
 
 def _fitted(sight: _Sight) -> Iterator[Caveat]:
     """Rows that the model keeps, or Stein moments nearer to zero than those of fresh rows would be."""
-    way_out = "The p-value is for rows that the model has not seen: test it on others, held out."
+    if isinstance(sight.model, Fitted):
+        return
+    way_out = (
+        "The p-value is for rows that the model has not seen: test it on others, held out, or on these with "
+        "every null set fitted anew (sc.Fitted(fit, x); on the command line --fitted)."
+    )
     kept = fitted_points(sight.model)
     if kept is not None and (share := _share_among(sight.x, kept)) > 0.5:
         yield Caveat(

@@ -41,6 +41,10 @@ class Setting:
             standard = self.whitening.enter(standard)
         return standard.to(torch.float32)
 
+    def settled(self, entries: Tensor, prepared: PreparedLens) -> Tensor:
+        """Entries of a lens, as they count."""
+        return entries
+
 
 @dataclass(frozen=True, eq=False)
 class Bench:
@@ -76,7 +80,8 @@ class Bench:
     def _entries_of(self, j: int, datasets: ScoredPoints, seeds: Sequence[int]) -> Tensor:
         lens = self.lenses[j]
         entries = self.prepared[j].entries(self.setting.enter(datasets, lens), seeds)
-        return checked_entries(entries, lens, (len(datasets.x), self.prepared[j].size)).to(torch.float64)
+        entries = checked_entries(entries, lens, (len(datasets.x), self.prepared[j].size)).to(torch.float64)
+        return self.setting.settled(entries, self.prepared[j])
 
 
 def checked_entries(entries: object, lens: Lens, shape: tuple[int, int]) -> Tensor:

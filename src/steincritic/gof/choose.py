@@ -14,6 +14,7 @@ from steincritic.gof.assumptions import find_caveats, slowness
 from steincritic.gof.combined import FEWEST as _FEW
 from steincritic.gof.combined import Combined
 from steincritic.gof.crossfit import CrossFit
+from steincritic.gof.fitted import Fitted
 from steincritic.gof.fssd import Fssd
 from steincritic.gof.kernel import Ksd
 from steincritic.gof.result import Caveat, GofResult
@@ -25,7 +26,7 @@ TestName: TypeAlias = Literal["combined", "crossfit", "split", "ksd", "ksdagg", 
 TESTS: dict[str, GofTest] = {
     test.name: test for test in (Combined(), CrossFit(), Split(), Ksd(), KsdAgg(), Fssd())
 }  # a name stands for the default value
-_BY_DRAWS = ("fresh", "pooled", "permutation")  # thresholds
+_BY_DRAWS = ("fresh", "refitted", "pooled", "permutation")  # thresholds
 _LEAST_WORTH = 20  # independent rows
 _SLOWER = 8  # rows per change of sign, in rows that are worth one; found on autoregressions with seed 5
 FEWEST = 4 * CrossFit().folds  # points below which critics have nothing to learn from
@@ -67,6 +68,8 @@ def gof_test(
     used = arranged(x, adapted)
     chosen, reason = choose_test(test, adapted, len(points))
     notes = [] if reason is None else [f"Test {chosen.name}: {reason}."]
+    if dependent and isinstance(adapted, Fitted):
+        raise InputError("rows that depend on each other cannot be tested against a Fitted model yet")
     if dependent:
         chosen, *notes = _for_dependent_rows(chosen, points)
     (result,) = chosen.run(adapted, points.alone(), level=level, seeds=[seed])
@@ -128,6 +131,8 @@ def slowed(test: GofTest, worth: float, chains: int = 1) -> GofTest | None:
 
 def choose_test(test: GofTest | str | None, model: Model | None, n: int) -> tuple[GofTest, str | None]:
     """The test that was asked for; where none was, the one for such a model and n points, with the reason."""
+    if isinstance(model, Fitted):
+        return _for_fitted(test)
     if test is None:
         return _automatic(model, n)
     if isinstance(test, str):
@@ -141,6 +146,20 @@ def choose_test(test: GofTest | str | None, model: Model | None, n: int) -> tupl
         names = ", ".join(type(known).__name__ for known in TESTS.values())
         raise InputError(f"test must be a name or a value of {names}; got {test!r}")
     return test, None
+
+
+def _for_fitted(test: GofTest | str | None) -> tuple[GofTest, str | None]:
+    """Names stand for what refits: quick lenses alone, or one kernel."""
+    if test in (None, Combined.name):
+        return Combined(critics=None), "the model was fitted to these data, so null sets are fitted anew"
+    chosen, _ = choose_test(test, None, 0)
+    if isinstance(chosen, Combined):
+        return chosen, None
+    if isinstance(chosen, Ksd):
+        return replace(chosen, threshold="fresh"), None
+    raise InputError(
+        f"a Fitted model is for the tests combined and ksd, which fit it anew; got {chosen.name}"
+    )
 
 
 def _automatic(model: Model | None, n: int) -> tuple[GofTest, str]:

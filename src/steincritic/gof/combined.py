@@ -41,11 +41,12 @@ from steincritic.gof.bench import (
     label_of,
 )
 from steincritic.gof.cache import NullCache
+from steincritic.gof.fitted import FITTED_DATA, Fitted, OwnSetting, quick
 from steincritic.gof.null import as_null_tensor
 from steincritic.gof.null_runs import Measure, NullRuns, NullSets
-from steincritic.gof.plan import Forecast, Plan
+from steincritic.gof.plan import PLENTIFUL, Forecast, Plan
 from steincritic.gof.ranked import Ranked, loudness
-from steincritic.gof.result import GofResult
+from steincritic.gof.result import DATA, GofResult
 from steincritic.gof.serial import check_slowness
 from steincritic.gof.split import Split
 from steincritic.lenses.cells import Cells
@@ -142,7 +143,8 @@ class Combined:
             from steincritic.gof.multiplier import run_without_draws  # which builds on this file
 
             return run_without_draws(self, model, datasets, level, seeds)
-        run = _Run(self, model, datasets, level, tuple(seeds))
+        config = quick(self) if isinstance(model, Fitted) else self
+        run = _Run(config, model, datasets, level, tuple(seeds))
         return [run.result(t) for t in range(len(seeds))]
 
     def forecast(self, model: SamplingModel, points: ScoredPoints, *, level: float = 0.05) -> Forecast:
@@ -188,12 +190,15 @@ class _Run:
         level: float,
         seeds: tuple[int, ...],
     ) -> None:
-        self.config, self.model, self.datasets = config, model, datasets
+        self.fitted = model.anew(datasets) if isinstance(model, Fitted) else None
+        self.config, self.model, self.datasets = config, self.fitted or model, datasets
         self.level, self.seeds, self.n = level, seeds, len(datasets)
         if self.n < FEWEST:
             raise InputError(f"x has n = {self.n}; the combined test needs at least {FEWEST} points")
         self.device = datasets.x.device.type
         self.plan = Plan.of(config, self.n, datasets.dim, level, self.device)
+        if self.fitted is not None and self.plan.split and config.critics is not None:
+            raise InputError(f"critics look at a fitted model of up to {PLENTIFUL} points; pass critics=None")
 
     @cached_property
     def model_draws(self) -> ScoredPoints:
@@ -202,6 +207,8 @@ class _Run:
 
     @cached_property
     def setting(self) -> Setting:
+        if self.fitted is not None:
+            return OwnSetting.at(self.model_draws, whole=self.fitted.whole)
         return Setting.of(self.model_draws)
 
     @cached_property
@@ -374,10 +381,11 @@ class _Run:
             statistic=float(ranked.value),
             null_distribution=as_null_tensor(ranked.null_values),
             level=self.level,
-            threshold="fresh",
-            exact=True,
+            threshold="fresh" if self.fitted is None else "refitted",
+            exact=self.fitted is None or self.fitted.exact,
             n=self.n,
             notes=self._notes(t),
+            subject=DATA if self.fitted is None else FITTED_DATA,
             **common,
         )
 
@@ -412,6 +420,8 @@ class _Run:
                 f"It stopped after {len(ranked.null)} of {planned} null sets, as the data could hardly be "
                 "rejected any more."
             )
+        if self.fitted is not None:
+            notes.append(self.fitted.refits.note)
         if reused := self.quick.runs.reused:
             notes.append(f"{reused} null sets came from the cache.")
         return tuple(notes)

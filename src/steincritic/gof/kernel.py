@@ -8,8 +8,9 @@ from torch import Tensor
 
 from steincritic.data.points import ScoredPoints
 from steincritic.errors import InputError, check_choice, check_count
+from steincritic.gof.fitted import FITTED_DATA, Fitted
 from steincritic.gof.null import as_null_tensor, fresh_statistics, reaching
-from steincritic.gof.result import GofResult
+from steincritic.gof.result import DATA, GofResult
 from steincritic.models.base import Model
 from steincritic.rng import Source
 from steincritic.stein.kernels import Kernel
@@ -60,17 +61,21 @@ class Ksd:
 
     def _one(self, model: Model | None, points: ScoredPoints, seed: int, *, level: float) -> GofResult:
         check_pairs(points)
-        fresh = self.threshold == "fresh"
+        fresh, fitted = self.threshold == "fresh", None
+        if isinstance(model, Fitted):
+            fitted = model = model.anew(points.alone())
         observed, null = self._fresh(model, points, seed) if fresh else self._wild(points, seed)
         return GofResult(
             statistic=float(observed),
             null_distribution=as_null_tensor(null),
             level=level,
             test=self.name,
-            threshold=self.threshold,
-            exact=fresh,
+            threshold=self.threshold if fitted is None else "refitted",
+            exact=fresh and fitted is None,
             n=len(points),
             seed=seed,
+            notes=() if fitted is None else (fitted.refits.note,),
+            subject=DATA if fitted is None else FITTED_DATA,
             settings=asdict(self) | {"kernel": repr(self.kernel)},
         )
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from steincritic.data.points import ScoredPoints, sample_points
+from steincritic.data.points import ScoredPoints, sample_sets
 from steincritic.errors import InputError, check_count, check_level
 from steincritic.models.base import Model
 from steincritic.rng import Source, derive
@@ -66,8 +66,8 @@ def fresh_statistics(
     values = []
     for part, start in enumerate(range(0, draws, sets)):
         count = min(sets, draws - start)
-        drawn = sample_points(model, count * n, seed=derive(seed, "null", part), like=like)
-        x, score = (t.view(count, n, -1).split(together) for t in (drawn.x, drawn.score))
+        drawn = sample_sets(model, count, n, seed=derive(seed, "null", part), like=like)
+        x, score = (t.split(together) for t in (drawn.x, drawn.score))
         values += [statistic(ScoredPoints(*pair)) for pair in zip(x, score, strict=True)]
     return torch.cat(values)
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from steincritic.data.points import ScoredPoints, sample_points
+from steincritic.data.points import ScoredPoints, sample_sets
 from steincritic.engine import EngineName, spread
 from steincritic.gof.cache import NullCache, fingerprint
 from steincritic.models.base import SamplingModel
@@ -53,9 +53,9 @@ class NullSets:
         """Drawn once if it is asked for again right away."""
         if b not in self._last:
             seed = derive(self.seed, "null block", b)
-            fresh = sample_points(self.model, self.block * self.n, seed=seed, like=self.like)
+            fresh = sample_sets(self.model, self.block, self.n, seed=seed, like=self.like)
             self._last.clear()
-            self._last[b] = fresh
+            self._last[b] = fresh.map(lambda t: t.flatten(0, 1))
         return self._last[b]
 
     def seeds(self, numbers: range) -> list[int]:

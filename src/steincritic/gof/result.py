@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _WORDS = {
     "fresh": "fresh Monte Carlo",
+    "refitted": "parametric bootstrap",
     "pooled": "pooled bootstrap",
     "permutation": "permutation against model draws",
     "wild": "wild bootstrap",

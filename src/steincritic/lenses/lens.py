@@ -141,7 +141,7 @@ def _of_others(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     mean = -first / (r - 1)
     square, cube = ((p.sum(0) - p) / (r - 1) for p in (second, third))
     variance = (square - mean**2).clamp(min=0)
-    skew = (cube - 3 * mean * square + 2 * mean**3) / variance.clamp(min=1e-300) ** 1.5
+    skew = (cube - 3 * mean * square + 2 * mean**3) / variance.clamp(min=1e-200) ** 1.5
     return center + mean, (variance * ((r - 1) / max(r - 2, 1))).sqrt(), skew
 
 

@@ -19,6 +19,7 @@ from steincritic.models.density import DistributionModel, LogDensity, PairModel
 from steincritic.models.grid import GridModel
 from steincritic.models.langevin import Langevin, LangevinModel
 from steincritic.models.mixture import GaussianMixture
+from steincritic.models.normal_fit import FitNormal
 from steincritic.models.perceptron_energy import PerceptronEnergy
 from steincritic.models.rbm import GaussianBernoulliRBM, random_rbm
 from steincritic.models.saved import load_saved, save_model
@@ -30,6 +31,7 @@ __all__ = [
     "DiffusionModel",
     "DistributionModel",
     "EnergyModel",
+    "FitNormal",
     "GaussianBernoulliRBM",
     "GaussianMixture",
     "GridModel",

@@ -1,0 +1,1 @@
+"""Models fitted to the data that they are tested on."""
