@@ -26,6 +26,7 @@ UPWARD = {  # (module, layer): why it may import that later layer, inside a func
 }
 SHARED = {"study", "record", "sweep", "tables", "drawing"}  # what every study may import
 BETWEEN_STUDIES = {  # (study, other): what for
+    ("bounded", "calibration"): "the band of a right level",
     ("calibration", "posteriors"): "a posterior as a null model",
     ("calibration", "zoo"): "null models that the zoo has",
     ("digits", "power"): "the same tests, by the same names",

@@ -71,8 +71,9 @@ def test_fifty_dimensions_and_a_gibbs_sampler_pass():
 @pytest.mark.parametrize("name", ["Gamma", "Beta", "LogNormal"])
 def test_a_bounded_support_whose_density_vanishes_is_at_most_doubtful(name):
     model = getattr(dist, name)(*(torch.tensor(v).double() for v in (3.0, 2.0)))
-    checkup = doctor(model, n=N)
+    checkup = doctor(DistributionModel(model), n=N)
     assert checkup.ok and found(checkup) == {"edges of the support": "warning"}
+    assert found(doctor(model, n=N)) == {}  # in coordinates without bounds
 
 
 @pytest.mark.parametrize("x", [X, X.numpy(), X.float()])
@@ -111,7 +112,7 @@ def test_false_alarms_are_rare():
 def test_heavy_tails_are_doubtful_at_most():
     """The score of this density, 0.2/x - 1, has no variance: a mean over few draws says nothing."""
     gamma = dist.Gamma(torch.tensor(1.2).double(), torch.tensor(1.0).double())
-    statuses = [found(doctor(gamma, n=2_000, seed=s)) for s in range(15)]
+    statuses = [found(doctor(DistributionModel(gamma), n=2_000, seed=s)) for s in range(15)]
     assert {s.get("Stein's identity", "passed") for s in statuses} == {"passed", "warning"}
     assert all("failed" not in s.values() for s in statuses)
 
@@ -176,9 +177,12 @@ BOUNDED = {
     "exponential": PairModel(lambda x: -torch.ones_like(x), exponential),
     "uniform": PairModel(torch.zeros_like, uniform),
     "half-normal": PairModel(lambda x: -x, lambda n, seed: NORMAL.sample(n, seed=seed).abs()),
-    "torch's exponential": dist.Exponential(torch.tensor(2.0).double()),
+    "torch's exponential": DistributionModel(dist.Exponential(torch.tensor(2.0).double())),
     "torch's half-normal": DistributionModel(dist.HalfNormal(torch.tensor(1.0).double())),
 }
+
+
+WITHIN = {"uniform": {0: (0, 1), "x2": (0, 1), "x3": (0, 1)}, "half-normal": [(0, None)] * NORMAL.dim}
 
 
 @pytest.mark.parametrize("name", BOUNDED)
@@ -186,6 +190,7 @@ def test_a_missing_boundary_factor_is_caught(name):
     checkup = doctor(BOUNDED[name], n=N)
     assert found(checkup) == {"Stein's identity": "failed", "edges of the support": "failed"}
     assert "boundary term" in detail(checkup, "edges of the support")
+    assert found(doctor(BOUNDED[name], n=N, bounds=WITHIN.get(name, [(0, None)]))) == {}
 
 
 FREE = GaussianMixture([[0.2, 0.0]], 0.25)
@@ -297,11 +302,11 @@ def away(*_):
         (PairModel(Q.score, away), "seeded sampling", "raised OSError: the server is away."),
         (pair(lambda x: x[:, :1]), "shape", "got (48, 1)"),
         (PairModel(Q.score, lambda n, seed: torch.zeros(2, n)), "seeded sampling", "must return shape"),
-        (DistributionModel(dist.Uniform(0.0, 1.0)), "shape", "does not depend on x"),
+        (LogDensity(lambda x: torch.zeros(len(x)), dim=2), "shape", "does not depend on x"),
     ],
 )
 def test_what_the_model_raises_is_a_finding(model, name, words):
-    checkup = doctor(model, n=500)
+    checkup = doctor(model, None if hasattr(model, "sample") else X, n=500)
     assert found(checkup) == {name: "failed"} and words in detail(checkup, name)
 
 

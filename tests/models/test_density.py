@@ -56,38 +56,18 @@ def test_a_pair_hands_the_seed_to_its_sampler():
 @pytest.mark.parametrize(
     "bounded",
     [
-        td.Exponential(torch.ones(2)),
-        td.HalfNormal(1.0),
-        td.Gamma(torch.tensor([3.0, 0.7]), torch.ones(2)),
-        td.Beta(torch.tensor([3.0, 2.0]), torch.tensor([2.0, 1.0])),
-        td.Uniform(0.0, 1.0),
-        td.Independent(td.Uniform(torch.zeros(2), 1.0), 1),
-        td.Dirichlet(torch.full((3,), 3.0)),
         td.VonMises(0.0, 1.0),
         td.Bernoulli(torch.full((2,), 0.5)),
         td.Poisson(3.0),
-        td.MixtureSameFamily(td.Categorical(torch.ones(2)), td.Exponential(torch.ones(2))),
+        td.MixtureSameFamily(
+            td.Categorical(torch.ones(2)), td.Uniform(torch.tensor([0.0, 0.5]), torch.tensor([1.0, 2.0]))
+        ),
     ],
     ids=lambda d: type(d).__name__,
 )
-def test_a_density_that_ends_on_an_edge_or_is_none_is_refused(bounded):
-    """Stein's identity fails there: own draws would be rejected."""
-    with pytest.raises(InputError, match="vanishes where its support ends"):
+def test_what_has_no_score_or_no_coordinates_is_refused(bounded):
+    with pytest.raises(InputError, match=r"circle|no score|jumps inside"):
         as_model(bounded)
-
-
-@pytest.mark.parametrize(
-    "bounded",
-    [
-        td.LogNormal(torch.zeros(2), 1.0),
-        td.Gamma(torch.tensor([3.0, 1.2]), torch.ones(2)),
-        td.Beta(torch.tensor(1.05), torch.tensor(1.1)),
-        td.Independent(td.Beta(torch.full((2,), 2.0), torch.full((2,), 3.0)), 1),
-    ],
-    ids=lambda d: type(d).__name__,
-)
-def test_a_density_that_vanishes_at_its_edges_is_a_model(bounded):
-    assert isinstance(as_model(bounded), DistributionModel)
 
 
 @pytest.mark.parametrize(
@@ -120,8 +100,3 @@ def test_a_distribution_that_cannot_be_sampled_has_a_score():
 
     model = as_model(Quartic(event_shape=torch.Size([2])))
     torch.testing.assert_close(model.score(X), -4 * X**3)
-
-
-def test_an_edge_far_from_zero_is_looked_at():
-    with pytest.raises(InputError, match="vanishes"):
-        as_model(td.Uniform(torch.tensor(1e6).double(), torch.tensor(1e6 + 1).double()))

@@ -16,6 +16,8 @@ from steincritic.data.tables import load_table
 from steincritic.devices import DeviceLike, resolve_device
 from steincritic.errors import InputError, ModelError, first_line, listed
 from steincritic.models.base import Model, ModelLike, SamplingModel, as_model, dimension, fitted_columns
+from steincritic.models.bounded import BoundedModel, coordinates_of, unbounded
+from steincritic.models.coordinates import Bounds, as_box, entered
 from steincritic.rng import generator
 from steincritic.shapes import counted
 
@@ -129,32 +131,80 @@ _SHOWN = 8  # columns that a message names
 
 
 def model_and_points(
-    model: ModelLike | None, x: PointsLike, *, device: DeviceLike = None, name: str = "x"
+    model: ModelLike | None,
+    x: PointsLike,
+    *,
+    device: DeviceLike = None,
+    name: str = "x",
+    bounds: Bounds | None = None,
+    names: Sequence[str] | None = None,
 ) -> tuple[Model | None, ScoredPoints]:
     """Adapt the model and score the data, once and on one device; every public function starts here.
 
-    The model may be None where x is scored already.
+    The model may be None where x is scored already. Where it has bounds, model and points come back in
+    coordinates without: see `models.bounded`.
+
+    Args:
+        bounds, names: of the columns.
     """
     adapted = None if model is None and isinstance(x, ScoredPoints) else as_model(model)
-    points = scored(adapted, x, name=name)
+    x = load_table(x) if isinstance(x, str | Path) else x
+    if bounds is not None:
+        adapted = within_bounds(adapted, bounds, arranged(x, adapted), names)
+    points = scored(adapted, x, name=name, names=names)
     if points.x.ndim != 2:
         raise InputError(f"{name} must have shape (n, d), got {tuple(points.x.shape)}")
-    return adapted, points.to(device=resolve_device(device, points.x))
+    return unbounded(adapted), points.to(device=resolve_device(device, points.x))
 
 
-def scored(model: ModelLike | None, x: PointsLike, *, name: str = "x") -> ScoredPoints:
-    """Data as scored points: already scored ones pass, others are scored by the model, once."""
+def within_bounds(
+    model: Model | None, bounds: Bounds, x: PointsLike | None, names: Sequence[str] | None = None
+) -> Model:
+    """The model with the bounds that a user gives for the columns of x."""
+    if model is None:
+        raise InputError("bounds= needs the model: pass it, or its score as a pair (score, None)")
+    dim = dimension(model)
+    if x is not None:
+        dim = x.dim if isinstance(x, ScoredPoints) else as_points(x).shape[1]
+    elif dim is None:
+        dim = len(bounds) if isinstance(bounds, list | tuple) else sample_points(model, 1, seed=0).dim
+    columns = [f"x{j + 1}" for j in range(dim)] if names is None else list(names)
+    if names is None and x is not None and len(stated := getattr(x, "columns", ())) == dim:
+        columns = list(map(str, stated))
+    return BoundedModel(model, as_box(bounds, columns))
+
+
+def scored(
+    model: ModelLike | None, x: PointsLike, *, name: str = "x", names: Sequence[str] | None = None
+) -> ScoredPoints:
+    """Data as scored points: already scored ones pass, others are scored by the model, once.
+
+    Points of a model with bounds come in its columns and leave in coordinates without bounds. Scored points
+    of a model that is in such coordinates already pass.
+    """
+    adapted = as_model(model) if model is not None or not isinstance(x, ScoredPoints) else None
+    within = coordinates_of(adapted)
     if isinstance(x, ScoredPoints):
         points = x
+        if within is not None and isinstance(adapted, BoundedModel):
+            z = entered(within, x.x, names)
+            points = ScoredPoints(z, within.pulled(z.double(), x.score.double()).to(z))
     else:
-        model = as_model(model)
-        x = arranged(x, model)
-        points = score_points(model, as_points(x, name=name, dim=dimension(model)), name=name)
+        assert adapted is not None
+        x = arranged(load_table(x) if isinstance(x, str | Path) else x, adapted)
+        given = as_points(x, name=name, dim=dimension(adapted) if within is None else within.dim)
+        if within is not None:
+            given = entered(within, given, names or getattr(x, "columns", None), row_names(x))
+        points = score_points(unbounded(adapted), given, name=name)
     if 0 in points.x.shape:
         raise InputError(f"{name} must hold at least one point, got shape {tuple(points.x.shape)}")
     check_finite(points.x, name=name)
     check_finite(points.score, name=f"the score at {name}")
     return points
+
+
+def row_names(x: object) -> Callable[[int], str]:
+    return x.rows.name if isinstance(x, Table) else str
 
 
 def arranged(x: D, *models: Model | None) -> D:

@@ -17,7 +17,7 @@ from steincritic.diagnosis.coordinates import Coordinate, find_coordinates
 from steincritic.diagnosis.doctor.doctor import Checkup, glance
 from steincritic.diagnosis.findings import Finding, fallback, find
 from steincritic.diagnosis.fisher import UNITS, FisherBound, Units, fisher_bound
-from steincritic.diagnosis.halves import Halves, split_in_halves
+from steincritic.diagnosis.halves import Halves, in_own_columns, own_columns, split_in_halves
 from steincritic.diagnosis.points import MissingFindings, PointFindings, find_missing, find_points
 from steincritic.diagnosis.regions import Region, find_regions
 from steincritic.errors import DoubtfulWarning, InputError, check_choice, check_level
@@ -28,6 +28,8 @@ from steincritic.gof.null import smallest_draws
 from steincritic.gof.result import DATA, GofResult
 from steincritic.gof.test import GofTest
 from steincritic.models.base import Model, ModelLike, SamplingModel
+from steincritic.models.bounded import coordinates_of
+from steincritic.models.coordinates import Bounds, columns_of
 from steincritic.rng import derive
 from steincritic.training.critic import Critic
 
@@ -144,6 +146,8 @@ class CheckResult:
             return ""
         if self.fisher.lower > 0:
             unit = "" if self.fisher.units == "standard" else ", in the raw units of the data"
+            if coordinates_of(self.critic.model) is not None:
+                unit = ", in coordinates without bounds"
             return (
                 f"Fisher divergence at least {self.fisher.lower:.3g} ({self.fisher.confidence:.0%} "
                 f"confidence; found so far {self.fisher.estimate:.3g}){unit}."
@@ -257,6 +261,7 @@ def check(
     device: DeviceLike = None,
     dependent: bool = False,
     units: Units = "standard",
+    bounds: Bounds | None = None,
 ) -> CheckResult:
     """Test the model, and show where it fails if it does.
 
@@ -273,7 +278,8 @@ def check(
         device: where to compute; a GPU where there is one by default.
         dependent: rows are in time order and depend on each other; as for `gof_test`.
         units: of the Fisher divergence: "standard" for columns in standard deviations of the model, "raw" for
-            those of the data.
+            those of the data. Of a model with bounds it is in coordinates without.
+        bounds: where the model ends, as for `gof_test`.
 
     >>> import steincritic as sc, torch
     >>> q = sc.models.GaussianMixture([[0.0, 0.0]])
@@ -285,10 +291,11 @@ def check(
     check_level(fdr)
     check_choice(units, name="units", choices=UNITS)
     given = load_table(x) if isinstance(x, str | Path) else x
-    adapted, points = model_and_points(model, given, device=device)
+    adapted, points = model_and_points(model, given, device=device, bounds=bounds, names=names)
     used = arranged(given, adapted)
     columns = names if names is not None and used is given else getattr(used, "columns", None)
-    labels = column_names(columns, points.dim)
+    within = coordinates_of(adapted)
+    labels = column_names(columns, points.dim if within is None else columns_of(within, points.dim))
     if not isinstance(test, GofResult):
         place = points.x.device
         with warnings.catch_warnings():
@@ -322,7 +329,9 @@ def diagnose(
         lengths: of blocks of such rows.
         in_order: halves are the first and the second half of the rows.
     """
+    within = coordinates_of(model)
     halves = split_in_halves(model, points, seed=derive(seed, "diagnosis"), in_order=in_order)
+    halves = in_own_columns(halves, within)
     looked_at = points if whole is None else whole
     return CheckResult(
         test=test,
@@ -334,7 +343,7 @@ def diagnose(
         fisher=fisher_bound(halves, units=units),
         checkup=glance(model, points.x, seed=derive(seed, "glance")),
         halves=halves,
-        data=points,
+        data=own_columns(points, within),
         names=names,
         level=level,
         seed=seed,
@@ -353,7 +362,10 @@ def _seen(
     if any(caveat.kind == OUTWARD for caveat in test.caveats):
         return ()  # of a density that does not exist
     if test.examined is not None:
-        found = find(test.examined, points, names, level=level, subject=test.subject, lengths=lengths)
+        subject, within = test.subject, coordinates_of(model)
+        found = find(
+            test.examined, points, names, level=level, subject=subject, lengths=lengths, coordinates=within
+        )
         return found or fallback(test.readings)
     if not isinstance(model, SamplingModel):
         return ()
@@ -362,7 +374,8 @@ def _seen(
         (looked,) = lenses.run(model, points.alone(), level=level, seeds=[test.seed])
     except InputError:  # extreme values, which the test that was asked for can bear
         return ()
-    return find(looked.examined, points, names, level=level, subject=test.subject)
+    within = coordinates_of(model)
+    return find(looked.examined, points, names, level=level, subject=test.subject, coordinates=within)
 
 
 def column_names(names: Iterable[object] | None, dim: int) -> tuple[str, ...]:

@@ -25,7 +25,14 @@ from steincritic.critics.network import Network
 from steincritic.critics.trunk import SharedTrunk
 from steincritic.data.arrays import ArrayLike, as_points, check_finite
 from steincritic.data.frame import Frame
-from steincritic.data.points import ScoredPoints, arranged, reading_notes, score_points, scored
+from steincritic.data.points import (
+    ScoredPoints,
+    arranged,
+    reading_notes,
+    score_points,
+    scored,
+    within_bounds,
+)
 from steincritic.devices import DeviceLike, resolve_device
 from steincritic.diagnosis.comparison import Comparison, errors_of
 from steincritic.diagnosis.fisher import UNITS, FisherTerms, Units
@@ -35,6 +42,8 @@ from steincritic.gof.choose import TestName, choose_test
 from steincritic.gof.result import GofResult
 from steincritic.gof.test import GofTest
 from steincritic.models.base import Model, ModelLike, as_model
+from steincritic.models.bounded import BoundedModel, coordinates_of, unbounded
+from steincritic.models.coordinates import Bounds, Box
 from steincritic.rng import Streams, derive, generator
 from steincritic.shapes import BankPerPoint, PerPoint, Points
 from steincritic.stein.operator import stein_values_by_block
@@ -64,6 +73,7 @@ def compare(
     training: Training | None = None,
     device: DeviceLike = None,
     callbacks: Sequence[Callback] | None = None,
+    bounds: Bounds | None = None,
 ) -> Comparison:
     """Rank models by how far the data are from them, and ask whether any of them is right.
 
@@ -84,6 +94,8 @@ def compare(
             more because of its unit; "raw" measures E_p|s_q - s_p|² in the units of the data.
         network: the critics; one trunk of two layers of 128 with a head per model by default, `MLP()` for
             critics that share nothing.
+        bounds: as for `gof_test`, of all models. Where some state their own, the others are cut off there
+            too, and the Fisher divergence is that in coordinates without bounds.
 
     >>> import steincritic as sc
     >>> q1, q2 = sc.models.GaussianMixture([[0.1, 0.0]]), sc.models.GaussianMixture([[1.0, 0.0]])
@@ -98,7 +110,9 @@ def compare(
     used = arranged(x, *scorers)
     at = _checked_points(used)
     at = at.to(resolve_device(device, at))
+    scorers = _in_one_space(scorers, bounds, used)
     points = _scored_by(scorers, labels, at)  # scores of all, (k, n, d)
+    scorers = [unbounded(model) for model in scorers]
     half = len(at) // 2
     learned, held_out = points.split([half, len(at) - half], seed=derive(seed, "halves"))
     frame = Frame.of(learned.x[0])
@@ -182,13 +196,32 @@ def _adapted(models: Sequence[ModelLike], names: Sequence[str]) -> list[Model]:
     return scorers
 
 
+def _in_one_space(models: list[Model], bounds: Bounds | None, x: ArrayLike) -> list[Model]:
+    """All models within the same bounds, where any has some."""
+    if bounds is not None:
+        return [within_bounds(model, bounds, x) for model in models]
+    found = [within for model in models if (within := coordinates_of(model)) is not None]
+    if not found:
+        return models
+    first = found[0]
+    for other in found[1:]:
+        same = type(first) is type(other)
+        if same and isinstance(first, Box) and isinstance(other, Box):
+            same = torch.equal(first.low.expand_as(other.low), other.low) and torch.equal(
+                first.high.expand_as(other.high), other.high
+            )
+        if not same:
+            raise InputError("the models end at different bounds, so that they have no score in common")
+    return [BoundedModel(model, first) for model in models]
+
+
 def _scored_by(models: Sequence[Model], names: Sequence[str], x: Points) -> ScoredPoints:
     """The points with the score of each model, (k, n, d)."""
-    scores = []
+    found = []
     for k, (model, name) in enumerate(zip(models, names, strict=True)):
         with _of_model(k, name):
-            scores.append(scored(model, x).score)
-    return ScoredPoints(x.expand(len(scores), *x.shape), torch.stack(scores))
+            found.append(scored(model, x))
+    return ScoredPoints.stack(found)
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from steincritic.gof.result import DRAWS, Caveat, GofResult
 from steincritic.gof.serial import Blocks, slowness_if_any, stein_series
 from steincritic.gof.test import GofTest
 from steincritic.models.base import DensityModel, Model, ModelLike, as_model
+from steincritic.models.bounded import coordinates_of, unbounded
 from steincritic.models.mixing import effective_draws, potential_scale
 from steincritic.rng import derive
 
@@ -129,6 +130,7 @@ def check_draws(
     x = read.x[:, ::thin]
     _check_moving(x)
     points = _scored(adapted, x.flatten(0, 1), labels, device)
+    adapted = unbounded(adapted)
     slowness = slowness_if_any(stein_series(points, len(x)), seed=derive(seed, "dependence"))
     chosen = choose_test(test, adapted, len(points))[0]
     slow = slowed(chosen, slowness, len(x)) if slowness > 1 else chosen
@@ -305,6 +307,8 @@ def _log_weights(model: Model, points: ScoredPoints, log_q: Any, shape: Sequence
         raise InputError(f"log_q must have one value per draw, {math.prod(shape)}; got {tuple(given.shape)}")
     kept = given.reshape(*shape)[:, ::thin].flatten()
     found = answer(lambda: model.log_prob(points.x), "model.log_prob").double().cpu().flatten() - kept
+    if (within := coordinates_of(model)) is not None:  # log_q is the density of what was given
+        found = found - within.constrain(points.x.double().cpu())[1]
     if not bool(found.isfinite().all()):
         raise InputError(f"log_q or model.log_prob is not finite at {int((~found.isfinite()).sum())} draws")
     return found

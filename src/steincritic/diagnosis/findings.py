@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from steincritic.data.points import ScoredPoints
 from steincritic.diagnosis import words
@@ -25,6 +26,7 @@ from steincritic.gof.result import DATA, Reading, Subject
 from steincritic.lenses.lens import normal_evidence
 from steincritic.lenses.modes import PreparedModes
 from steincritic.lenses.moments import DIRECTIONS, PreparedMoments
+from steincritic.models.coordinates import Coordinates
 
 MOST = 8  # findings that are listed
 _CELLS = 3  # cells that are listed
@@ -65,19 +67,23 @@ def find(
     level: float,
     subject: Subject = DATA,
     lengths: Tensor | None = None,
+    coordinates: Coordinates | None = None,
 ) -> tuple[Finding, ...]:
     """What stands out at a family-wise level, the loudest first.
 
     Args:
         lengths: of blocks of rows that depend on each other.
+        coordinates: without bounds, in which data and draws are; sentences are about the columns themselves.
     """
+    if coordinates is not None and examined.draws is None:  # nothing to compare the columns with
+        names, coordinates = coordinates.names(names), None
     entries = standing_out(examined, level)
     first: list[Finding] = []
     if examined.draws is None and (sizes := differences(data, lengths, level=level)):
         first = [_by_scores(one, names, subject) for one in sizes]
         known = {j for one in first for j in one.columns}
         entries = [e for e in entries if e.kind in _SHAPE_ALONE and not known & set(e.columns)]
-    told = [_tell(entry, examined, data, names, subject) for entry in entries]
+    told = [_tell(entry, examined, data, names, subject, coordinates) for entry in entries]
     single = [one for one in told if one.kind not in _PARTS]
     told = [one for one in told if one.sure] or ([] if first else single or told)
     said: list[_Told] = []
@@ -156,7 +162,12 @@ def _sure(entry: Entry, estimate: Estimate | None) -> bool:
 
 
 def _tell(
-    entry: Entry, examined: Examined, data: ScoredPoints, names: Sequence[str], subject: Subject
+    entry: Entry,
+    examined: Examined,
+    data: ScoredPoints,
+    names: Sequence[str],
+    subject: Subject,
+    within: Coordinates | None,
 ) -> _Told:
     """The sentence of an entry; that of its estimate if that differs from what the model says."""
     kind, columns, place = entry.kind, entry.columns, torch.zeros(0)
@@ -167,18 +178,22 @@ def _tell(
     elif draws is None:
         said = words.near_normal(kind, [names[j] for j in columns], entry.raw, entry.sd, subject)
     else:
-        x, y = (points.x.to("cpu", torch.float64) for points in (data, draws))
+        z, drawn = inner = [points.x.to("cpu", torch.float64) for points in (data, draws)]
+        x, y = inner if within is None else (within.constrain(t)[0] for t in inner)
         beside = words.Beside(x, y, names, subject)
         if kind == "cell":
-            said, columns, place = _of_cell(entry, beside, examined)
+            said, columns, place = _of_cell(entry, beside, examined, within)
         elif kind in DIRECTIONS:
             assert isinstance(entry.prepared, PreparedMoments)
             place = entry.prepared.loadings(entry.prepared.parts(entry.seen.plain)["second"], kind)
+            place = pad(place, (0, x.shape[1] - len(place)))  # the last part of a simplex is what is left
             said = words.direction(beside, columns, place)
         elif kind.endswith("within a mode"):
-            said, place = _within(entry, beside, examined)
+            said, place = _within(entry, beside, inner, examined)
         else:
             said = words.KINDS[kind](beside, columns)
+            if within is not None and not _sure(entry, said[0]):  # of the coordinates, then
+                said = words.KINDS[kind](words.Beside(z, drawn, within.names(names), subject), columns)
     estimate, sentence = said or (None, "")
     finding = Finding(
         kind=kind,
@@ -198,22 +213,25 @@ def _tell(
 
 
 def _of_cell(
-    entry: Entry, beside: words.Beside, examined: Examined
+    entry: Entry, beside: words.Beside, examined: Examined, within: Coordinates | None
 ) -> tuple[words.Told, tuple[int, ...], Tensor]:
     n, part = len(beside.x), part_of(entry)
     share = float(part.shares[entry.index])
     count, expected = (n * share + value * math.sqrt(n * share) for value in (entry.raw, entry.mean))
     frame = examined.bench.bench.setting.frame
     center = part.places[entry.index].cpu().double() * frame.scale.cpu() + frame.location.cpu()
+    center = center if within is None else within.constrain(center[None])[0][0]
     where, columns = words.place(beside, center)
     return words.cell(count, expected, n, where, beside.subject), columns, center
 
 
-def _within(entry: Entry, beside: words.Beside, examined: Examined) -> tuple[words.Told, Tensor]:
+def _within(
+    entry: Entry, beside: words.Beside, inner: Sequence[Tensor], examined: Examined
+) -> tuple[words.Told, Tensor]:
     """The same as of the whole, of the points on one side of the valley between two modes."""
     assert isinstance(entry.prepared, PreparedModes)
     half = 2 * entry.index // entry.many
-    inside = beside.rows(*(entry.prepared.in_half(standard(t, examined), half) for t in (beside.x, beside.y)))
+    inside = beside.rows(*(entry.prepared.in_half(standard(t, examined), half) for t in inner))
     center = inside.y.mean(0)
     estimate, sentence = words.KINDS[entry.kind.split()[0]](inside, entry.columns)
     return (

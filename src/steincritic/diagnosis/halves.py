@@ -1,7 +1,7 @@
 """Two critics, one per half of the data: every point is judged by the one that has not seen it."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from steincritic.data.points import ScoredPoints, sample_points
 from steincritic.engine import spread
 from steincritic.errors import InputError
 from steincritic.models.base import Model, SamplingModel
+from steincritic.models.coordinates import Coordinates
 from steincritic.rng import derive, generator
 from steincritic.shapes import PerPoint, Points
 from steincritic.stein.operator import coordinate_blocks
@@ -128,6 +129,23 @@ def split_in_halves(
         for k in range(2)
     )
     return Halves(first, second, draws, blocks)
+
+
+def in_own_columns(halves: Halves, coordinates: Coordinates | None) -> Halves:
+    """The same values at points in the columns of a model with bounds; no scores are known there."""
+    if coordinates is None:
+        return halves
+    first, second = (replace(half, points=own_columns(half.points, coordinates)) for half in halves)
+    draws = None if halves.draws is None else own_columns(halves.draws, coordinates)
+    return Halves(first, second, draws, halves.blocks)
+
+
+def own_columns(points: ScoredPoints, coordinates: Coordinates | None) -> ScoredPoints:
+    """Points in the columns of a model with bounds, for rules and pictures; their scores are left out."""
+    if coordinates is None:
+        return points
+    x = coordinates.constrain(points.x.double())[0].to(points.x)
+    return ScoredPoints(x, torch.full_like(x, torch.nan))
 
 
 def _judged(

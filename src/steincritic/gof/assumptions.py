@@ -17,6 +17,7 @@ from steincritic.errors import ModelError, listed
 from steincritic.gof.fitted import Fitted
 from steincritic.gof.result import Caveat
 from steincritic.models.base import DensityModel, Model, SamplingModel, fitted_points
+from steincritic.models.bounded import coordinates_of
 from steincritic.models.mixing import autocorrelation_time
 from steincritic.models.mixture import GaussianMixture
 
@@ -55,6 +56,13 @@ class _Sight:
     def x(self) -> Tensor:
         return self.points.x
 
+    @property
+    def own(self) -> Tensor:
+        """The columns themselves where a model with bounds is tested in other coordinates."""
+        within = coordinates_of(self.model)
+        found = self.x if within is None else within.constrain(self.x)[0]
+        return found if found.shape == self.x.shape else self.x  # a simplex has one column more
+
     def named(self, columns: Sequence[int]) -> str:
         return listed([self.names[j] for j in columns], _NAMED)
 
@@ -76,7 +84,7 @@ def find_caveats(
 
 
 def _constant(sight: _Sight) -> Iterator[Caveat]:
-    x = sight.x
+    x = sight.own
     same = [j for j in range(x.shape[1]) if bool((x[:, j] == x[0, j]).all())]
     if same:
         values = listed([f"{sight.names[j]} = {float(x[0, j]):.4g}" for j in same], _NAMED)
@@ -160,7 +168,7 @@ def _row_numbers(x: Tensor) -> list[int]:
 
 
 def _numbered(sight: _Sight) -> Iterator[Caveat]:
-    if columns := _row_numbers(sight.x):
+    if columns := _row_numbers(sight.own):
         yield Caveat(
             "row numbers",
             f"Each whole number of a range about once in {sight.named(columns)}: that looks like a row "
@@ -183,7 +191,7 @@ def discrete_columns(x: Tensor) -> tuple[list[int], list[int]]:
 
 
 def _discrete(sight: _Sight) -> Iterator[Caveat]:
-    whole, rounded = discrete_columns(sight.x)
+    whole, rounded = discrete_columns(sight.own)
     if whole:
         yield Caveat(
             "discrete columns",
@@ -201,7 +209,7 @@ def _discrete(sight: _Sight) -> Iterator[Caveat]:
 def _repeated(sight: _Sight) -> Iterator[Caveat]:
     n = len(sight.x)
     again = n - len(sight.x.unique(dim=0))
-    whole, rounded = discrete_columns(sight.x)
+    whole, rounded = discrete_columns(sight.own)
     continuous = len(whole) + len(rounded) < sight.x.shape[1]
     if again >= max(2, (_REPEATED if continuous else _REPEATED_ROUNDED) * n):
         yield Caveat(
@@ -321,18 +329,19 @@ def _nearness(values: Tensor) -> float:
 def _edges(sight: _Sight) -> Iterator[Caveat]:
     if not sight.by_scores:
         return
-    ends = []
+    ends, bounded = [], ""
     for j in range(sight.x.shape[1]):
         for side in (1.0, -1.0):
             edge = _hard_edge(side * sight.x[:, j], side * sight.points.score[:, j])
             if edge is not None:
                 ends.append(f"{sight.names[j]} = {side * edge:.3g}")
+                bounded = bounded or f"{sight.names[j]} {'0 inf' if side > 0 else '-inf 0'}"
     if ends:
         yield Caveat(
             "edges of the support",
             f"The data stop at {listed(ends, _NAMED)}, where the model's density does not vanish. If the "
-            "model ends there too, its scores mislead: a right model is rejected. Test the logarithm or the "
-            "logit of such columns (with the Jacobian in the log-density), or give the model a sampler.",
+            "model ends there too, its scores mislead: a right model is rejected. Say where it ends with "
+            f'bounds= (--bounds "{bounded}"), or give the model a sampler.',
         )
 
 

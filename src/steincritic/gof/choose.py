@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 from steincritic.data.points import PointsLike, ScoredPoints, arranged, model_and_points, reading_notes
 from steincritic.devices import DeviceLike
-from steincritic.errors import DoubtfulWarning, InputError, check_level, did_you_mean
+from steincritic.errors import DoubtfulWarning, InputError, check_level, did_you_mean, listed
 from steincritic.gof import multiplier, serial
 from steincritic.gof.aggregated import KsdAgg
 from steincritic.gof.assumptions import find_caveats, slowness
@@ -21,6 +21,8 @@ from steincritic.gof.result import Caveat, GofResult
 from steincritic.gof.split import Split
 from steincritic.gof.test import GofTest
 from steincritic.models.base import Model, ModelLike, SamplingModel
+from steincritic.models.bounded import coordinates_of
+from steincritic.models.coordinates import Bounds, columns_of
 
 TestName: TypeAlias = Literal["combined", "crossfit", "split", "ksd", "ksdagg", "fssd"]
 TESTS: dict[str, GofTest] = {
@@ -42,6 +44,7 @@ def gof_test(
     *,
     dependent: bool = False,
     names: Sequence[str] | None = None,
+    bounds: Bounds | None = None,
 ) -> GofResult:
     """Does the model fit the data?
 
@@ -57,6 +60,8 @@ def gof_test(
         dependent: rows are in time order and depend on each other. The test then goes by scores alone, with
             random signs for blocks that are longer the more slowly the rows change; approximate.
         names: of the columns, for what is said about them; those of a frame, else x1, x2, ...
+        bounds: where the model ends, by column: {"age": (0, None), "share": (0, 1)}, a list with a pair or
+            None per column, or "simplex". Distributions that state their support need none.
 
     >>> import steincritic as sc
     >>> q = sc.models.GaussianMixture([[0.0, 0.0]])
@@ -64,7 +69,7 @@ def gof_test(
     True
     """
     check_level(level)
-    adapted, points = model_and_points(model, x, device=device)
+    adapted, points = model_and_points(model, x, device=device, bounds=bounds, names=names)
     used = arranged(x, adapted)
     chosen, reason = choose_test(test, adapted, len(points))
     notes = [] if reason is None else [f"Test {chosen.name}: {reason}."]
@@ -77,7 +82,21 @@ def gof_test(
     caveats = caveats_of(result, adapted, points, named, dependent=dependent)
     for doubt in (*result.doubts, *map(str, caveats)):
         warnings.warn(doubt, DoubtfulWarning, stacklevel=2)
-    return replace(result, notes=(*notes, *result.notes, *reading_notes(x, used)), caveats=caveats)
+    told = (*notes, *result.notes, *bounds_notes(adapted, points.dim, named), *reading_notes(x, used))
+    return replace(result, notes=told, caveats=caveats)
+
+
+def bounds_notes(model: Model | None, dim: int, names: Sequence[object] | None) -> tuple[str, ...]:
+    """In which coordinates a model with bounds was tested."""
+    within = coordinates_of(model)
+    if within is None:
+        return ()
+    columns = columns_of(within, dim)
+    free = within.names([f"x{j + 1}" for j in range(columns)] if names is None else list(map(str, names)))
+    notes = [f"Tested in coordinates without bounds: {listed(free, 6)}."]
+    if (cut := getattr(model, "cut", 0.0)) > 0:
+        notes.append(f"{cut:.1%} of the model's draws lie outside of the bounds: it was cut off there.")
+    return tuple(notes)
 
 
 def caveats_of(

@@ -21,6 +21,8 @@ from steincritic.gof.combined import Combined
 from steincritic.gof.crossfit import CrossFit
 from steincritic.gof.test import GofTest
 from steincritic.models.base import Model, ModelLike, SamplingModel, as_model
+from steincritic.models.bounded import coordinates_of, unbounded
+from steincritic.models.coordinates import entered
 from steincritic.rng import derive, generator
 
 
@@ -153,8 +155,11 @@ def trials_of(
     check_level(level)
     if datasets.ndim != 3:
         raise InputError(f"datasets must have shape (t, n, d), got {tuple(datasets.shape)}")
-    adapted = as_model(model)
+    given = as_model(model)
+    adapted, within = unbounded(given), coordinates_of(given)
     x = datasets.to(resolve_device(device, datasets))
+    if within is not None:
+        x = entered(within, x.flatten(0, 1)).unflatten(0, x.shape[:2])
     points = ScoredPoints(x, checked_score(adapted, x.flatten(0, 1)).to(x).view_as(x))
     chosen, _ = choose_test(test, adapted, len(points))
     results = chosen.run(adapted, points, level=level, seeds=trial_seeds(seed, len(x)))

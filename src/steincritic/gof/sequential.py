@@ -18,6 +18,7 @@ from steincritic.gof.evalues import wealth_path
 from steincritic.gof.test import sampling_model
 from steincritic.gof.watch_state import WatchState
 from steincritic.models.base import ModelLike, SamplingModel, as_model
+from steincritic.models.bounded import unbounded
 from steincritic.rng import derive
 
 
@@ -58,7 +59,9 @@ def watch(
     >>> [state.rejected for state in watch(q, batches)]
     [False, True, True, True]
     """
-    sampled = sampling_model(as_model(model), why="watching", way_out="pass a (score, sample) pair")
+    sampled = sampling_model(
+        unbounded(as_model(model)), why="watching", way_out="pass a (score, sample) pair"
+    )
     _check_stream(stream)
     given = {"level": level, "seed": seed, "test": test}
     begun = _begin(test, level, seed) if state is None else _continued(state, given, device)

@@ -14,7 +14,7 @@ from steincritic.models.adapters import (
     StanPosterior,
 )
 from steincritic.models.base import DensityModel, Model, SamplingModel, as_model, dimension
-from steincritic.models.bounded import BoundedDensity
+from steincritic.models.bounded import BoundedDensity, BoundedModel
 from steincritic.models.density import DistributionModel, LogDensity, PairModel
 from steincritic.models.grid import GridModel
 from steincritic.models.langevin import Langevin, LangevinModel
@@ -26,6 +26,7 @@ from steincritic.models.saved import load_saved, save_model
 
 __all__ = [
     "BoundedDensity",
+    "BoundedModel",
     "BridgeStanPosterior",
     "DensityModel",
     "DiffusionModel",

@@ -12,6 +12,7 @@ and functions, nowhere else:
 | `dim`, `names`, `like` | `dimension`, `coordinate_names`, `own_dtype` | checks, labels, precision |
 | `fitted_to` | `fitted_points` | a warning where the same points are tested |
 | `columns` | `fitted_columns` | the order of the columns it was fitted on |
+| `coordinates` | `bounded.coordinates_of` | the way to coordinates without bounds, and back |
 """
 
 from collections.abc import Callable
@@ -119,20 +120,23 @@ def as_model(obj: ModelLike) -> Model:
     normalized or not; flows of zuko and normflows; mixtures and kernel densities of scikit-learn; frozen
     distributions of scipy.stats; a log-density that went through `jax.jit`; NumPyro distributions;
     models of PyMC, PyStan and BridgeStan; posteriors of sbi; an OpenMM context. What cannot be recognized
-    (a NumPyro model, a diffusion net) has its own class in `models.adapters`.
+    (a NumPyro model, a diffusion net) has its own class in `models.adapters`. A distribution on a half-line,
+    in a box or on a simplex becomes a `BoundedModel`.
 
     >>> q = as_model(torch.distributions.MultivariateNormal(torch.zeros(3), torch.eye(3)))
     >>> q.score(torch.ones(1, 3))
     tensor([[-1., -1., -1.]])
     """
     from steincritic.models.adapters import EnergyModel, ModuleDensity, adapt
-    from steincritic.models.density import DistributionModel, LogDensity, PairModel, check_support
+    from steincritic.models.bounded import BoundedModel
+    from steincritic.models.density import DistributionModel, LogDensity, PairModel
+    from steincritic.models.supports import of_distribution
 
     if (model := adapt(obj)) is not None:  # first: estimators of scikit-learn have another kind of score
         return model
     if isinstance(obj, Distribution):
-        check_support(obj)
-        return DistributionModel(obj)
+        within, own = of_distribution(obj), DistributionModel(obj)
+        return own if within is None else BoundedModel(own, within)
     if isinstance(obj, Model):
         return obj
     if isinstance(obj, nn.Module):

@@ -1,59 +1,167 @@
-"""A log-density of bounded parameters, in coordinates without bounds."""
+"""Bounded supports: half-lines, boxes and simplexes as models in coordinates without bounds.
 
-from collections.abc import Callable
+With x = T(z) for z in all of space, the density of z is that of x times |det J|, so its score is
+
+$$s_z = J^\\top s_x + \\nabla_z \\log|\\det J|.$$
+
+It vanishes at infinity wherever the density of x can be integrated, so Stein's identity holds in z whatever
+happens at the edge. A critic f(z) is a critic of x times a factor that vanishes at the edge (J f), so this is
+the boundary factor too. Only the score of x is needed.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution, biject_to, constraints
+from torch.distributions import Distribution
 from torch.distributions.constraints import Constraint
 
-from steincritic.errors import InputError
+from steincritic.errors import InputError, ModelError
+from steincritic.models.base import Described, Model
+from steincritic.models.coordinates import Bounds, Box, Coordinates, Simplex, as_box
 from steincritic.models.density import LogDensity
+from steincritic.rng import derive
 from steincritic.shapes import PerPoint, Points
 
+_LEAST_KEPT = 0.01  # share of a sampler's draws within the bounds
 
-class Coordinates:
-    """The way from parameters to coordinates without bounds, and back: logarithms, logits, or as they are.
+
+class BoundedModel(Described):
+    """A model whose columns have bounds; score and draws in these columns, as of any other model.
+
+    Tests work in coordinates without bounds: `unbounded`. Draws outside of the bounds are left out, so that
+    a model that goes on beyond them is cut off there.
 
     Args:
-        support: where the parameters live, or a prior with such a support.
+        model: with `score(x)`, and `sample` and `log_prob` where it has them.
+        coordinates: or bounds: "simplex", or (low, high) per column, None for a column without.
+
+    >>> from steincritic.models import PairModel
+    >>> q = BoundedModel(PairModel(lambda x: -torch.ones_like(x)), [(0.0, None)])  # exponential
+    >>> q.unbounded.score(torch.zeros(1, 1))  # of log x, at x = 1
+    tensor([[0.]])
     """
 
-    def __init__(self, support: Constraint | Distribution) -> None:
-        stated: Any = support.support if isinstance(support, Distribution) else support
-        inner = stated
-        while hasattr(inner, "base_constraint"):
-            inner = inner.base_constraint
-        if stated.is_discrete:
-            raise InputError(f"discrete parameters have no score: their support is {stated}")
-        self._support = stated
-        self._transform = None if inner is constraints.real else biject_to(stated)
+    def __init__(self, model: Model, coordinates: Coordinates | Bounds) -> None:
+        own: Any = model.model if isinstance(model, BoundedModel) else model
+        made: Any = coordinates
+        if isinstance(coordinates, str | Mapping | Sequence):
+            made = as_box(coordinates, _columns(own, coordinates))
+        self.model: Any = own
+        self.coordinates: Coordinates = made
+        self.score = own.score
+        self.dim = self.coordinates.dim or getattr(own, "dim", None)
+        self.cut = 0.0  # share of the last draws that lay outside
+        for name in ("log_prob", "columns", "like", "fitted_to"):
+            if hasattr(own, name):
+                setattr(self, name, getattr(own, name))
+        if hasattr(own, "sample"):
+            self.sample = self._sample
+        self.unbounded = UnboundedModel(self)
 
-    def constrain(self, x: Points) -> tuple[Points, PerPoint]:
-        """Parameters, and the logarithm of the Jacobian's determinant."""
-        if self._transform is None:
-            return x, x.new_zeros(len(x))
-        theta = self._transform(x)
-        return theta, self._transform.log_abs_det_jacobian(x, theta).reshape(len(x), -1).sum(-1)
+    def _about(self) -> str:
+        return type(self.model).__name__
 
-    def unconstrain(self, draws: Any) -> Points:
-        """Draws (n, d) of the parameters as points."""
-        theta = torch.as_tensor(draws).detach()
-        if self._transform is None:
-            return theta
-        lost = ~self._support.check(theta).reshape(len(theta), -1).all(-1)
-        if bool(lost.any()):
-            raise InputError(
-                f"{int(lost.sum())} of {len(theta)} draws lie outside of the parameters' bounds, the first "
-                f"is row {int(lost.nonzero()[0, 0])}; pass draws of the parameters themselves"
+    def _sample(self, n: int, *, seed: int = 0) -> Points:
+        x = torch.as_tensor(self.model.sample(n, seed=seed)).detach()
+        if x.ndim != 2:
+            raise ModelError(f"model.sample({n}) must return shape ({n}, d), got {tuple(x.shape)}")
+        outside, on_edge = self.coordinates.lost(x)
+        kept = x[~(outside | on_edge).any(-1)]
+        self.cut = 1 - len(kept) / len(x)
+        if len(kept) < _LEAST_KEPT * n:
+            raise ModelError(
+                f"{len(kept)} of {n} draws of the model lie within its bounds: are bounds and sampler in the "
+                "same coordinates?"
             )
-        x: Tensor = self._transform.inv(theta)
-        return x
+        parts, k = [kept], 0
+        while sum(map(len, parts)) < n:
+            k += 1
+            more = torch.as_tensor(self.model.sample(n, seed=derive(seed, "within bounds", k))).detach()
+            parts.append(more[~torch.stack(self.coordinates.lost(more)).any(0).any(-1)])
+        return torch.cat(parts)[:n]
+
+
+class UnboundedModel(Described):
+    """A bounded model in coordinates without bounds, Jacobian included."""
+
+    def __init__(self, bounded: BoundedModel) -> None:
+        self._own: Any = bounded
+        self.coordinates = bounded.coordinates
+        self.dim = bounded.dim
+        if self.dim is not None and isinstance(self.coordinates, Simplex):
+            self.dim -= 1
+        for name in ("columns", "like"):
+            if hasattr(bounded, name):
+                setattr(self, name, getattr(bounded, name))
+        if hasattr(bounded, "log_prob"):
+            self.log_prob = self._log_prob
+        if hasattr(bounded, "sample"):
+            self.sample = self._sample
+        if hasattr(bounded.model, "effective_sample_size"):
+            self.effective_sample_size = lambda z: bounded.model.effective_sample_size(self._at(z))
+        if isinstance(kept := getattr(bounded, "fitted_to", None), Tensor):
+            self.fitted_to = self.coordinates.unconstrain(kept.double()).to(kept)
+
+    def _about(self) -> str:
+        return repr(self._own)
+
+    @property
+    def cut(self) -> float:
+        """Share of the last draws that lay outside of the bounds and were left out."""
+        return float(self._own.cut)
+
+    def _at(self, z: Points) -> Points:
+        """x, in the precision of z."""
+        return self.coordinates.inward(self.coordinates.constrain(z.detach().double())[0].to(z))
+
+    def score(self, z: Points) -> Points:
+        x = self._at(z)
+        score = torch.as_tensor(self._own.score(x)).detach()
+        if score.shape != x.shape:
+            raise ModelError(
+                f"model.score must return the shape of its argument, {tuple(x.shape)}; got "
+                f"{tuple(score.shape)}"
+            )
+        pulled = self.coordinates.pulled(z.detach().double(), score.to(z).double())
+        return pulled.to(z)
+
+    def _log_prob(self, z: Points) -> PerPoint:
+        x, log_jacobian = self.coordinates.constrain(z.double())
+        value: Tensor = torch.as_tensor(self._own.log_prob(self.coordinates.inward(x.to(z))))
+        return value.to(z) + log_jacobian.to(z)
+
+    def _sample(self, n: int, *, seed: int = 0) -> Points:
+        x: Tensor = self._own.sample(n, seed=seed)
+        return self.coordinates.unconstrain(x.double()).to(x)
+
+
+def unbounded(model: Any) -> Any:
+    """The model in the coordinates that tests work in."""
+    return model.unbounded if isinstance(model, BoundedModel) else model
+
+
+def coordinates_of(model: object) -> Coordinates | None:
+    """The coordinates of a model with bounds, and of what is made of one."""
+    found = getattr(model, "coordinates", None)
+    return found if isinstance(found, Box | Simplex) else None
+
+
+def _columns(model: Any, bounds: Any) -> list[str]:
+    dim = getattr(model, "dim", None)
+    if not isinstance(dim, int):
+        if isinstance(bounds, str | Mapping):
+            raise InputError("the model does not state its number of columns: give bounds as one pair each")
+        dim = len(bounds)
+    return [f"x{j + 1}" for j in range(dim)]
 
 
 class BoundedDensity(LogDensity):
     """A log-density of bounded parameters, in coordinates without bounds, Jacobian included.
+
+    Unlike `BoundedModel` it is a posterior: its points are unbounded, and draws go through `unconstrain`.
 
     Args:
         log_prob: log-density of parameters (n, d), normalized or not.
@@ -72,15 +180,29 @@ class BoundedDensity(LogDensity):
         *,
         dim: int | None = None,
     ) -> None:
-        own, coordinates = LogDensity(log_prob), Coordinates(support)
+        from steincritic.models.supports import of_constraint, of_distribution  # which builds on this file
+
+        own = LogDensity(log_prob)
+        made = of_distribution(support) if isinstance(support, Distribution) else of_constraint(support)
+        self._within = made or Box(-math.inf, math.inf)
 
         def joint(x: Points) -> PerPoint:
-            theta, log_jacobian = coordinates.constrain(x)
+            theta, log_jacobian = self._within.constrain(x)
             return (own.log_prob(theta) + log_jacobian).to(x)
 
-        self._coordinates, self.unconstrain = coordinates, coordinates.unconstrain
         super().__init__(joint, dim=dim)
 
     def constrain(self, x: Points) -> Points:
         """Points as parameters."""
-        return self._coordinates.constrain(x)[0]
+        return self._within.constrain(x)[0]
+
+    def unconstrain(self, draws: Any) -> Points:
+        """Draws (n, d) of the parameters as points."""
+        theta = torch.as_tensor(draws).detach()
+        lost = self._within.lost(theta)[0].any(-1)
+        if bool(lost.any()):
+            raise InputError(
+                f"{int(lost.sum())} of {len(theta)} draws lie outside of the parameters' bounds, the first "
+                f"is row {int(lost.nonzero()[0, 0])}; pass draws of the parameters themselves"
+            )
+        return self._within.unconstrain(self._within.inward(theta))

@@ -1,20 +1,14 @@
 """Models made from a log-density, a torch distribution, or a pair of callables."""
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution, VonMises, constraints
+from torch.distributions import Distribution
 
 from steincritic.errors import InputError, ModelError, check_count
 from steincritic.models.base import Described
 from steincritic.shapes import PerPoint, Points
-
-_EDGES = {"lower_bound": 1.0, "upper_bound": -1.0}  # of constraints, and the way into the support
-_PROBES = 64  # draws that are moved to the edges
-_NEAR = 1e-6, 1e-12  # of a standard deviation: how near
-_FALL = 0.1  # of the log-density between the two; a power of 0.01 of the distance falls by 0.14
 
 
 class LogDensity(Described):
@@ -40,12 +34,16 @@ class LogDensity(Described):
             x = x.detach().requires_grad_()
             value = self.log_prob(x)
             if not value.requires_grad:
-                raise ModelError(
-                    "the log-density does not depend on x through torch operations, so it has no "
-                    "gradient; pass a (score, sample) pair instead"
-                )
+                return self._flat(x.detach())
             (score,) = torch.autograd.grad(value.sum(), x)
         return score
+
+    def _flat(self, x: Points) -> Points:
+        """The score where the log-density does not depend on x, as torch sees it."""
+        raise ModelError(
+            "the log-density does not depend on x through torch operations, so it has no gradient; pass a "
+            "(score, sample) pair instead"
+        )
 
 
 class DistributionModel(LogDensity):
@@ -82,48 +80,12 @@ class DistributionModel(LogDensity):
         value = self._distribution.log_prob(x[:, 0] if self._is_scalar else x)
         return (value.sum(-1) if value.ndim == 2 else value).to(x)
 
+    def _flat(self, x: Points) -> Points:
+        return torch.zeros_like(x)  # of a uniform density
+
     def sample(self, n: int, *, seed: int = 0) -> Points:
         check_count(n, name="n")
         return seeded_draws(lambda: self._distribution.sample((n,)), seed=seed).view(n, -1)
-
-
-def check_support(distribution: Distribution) -> None:
-    """Stein's identity needs a density that vanishes where its support ends.
-
-    A distribution that does not state its support is trusted.
-    """
-    try:
-        support: Any = distribution.support
-    except NotImplementedError:
-        return
-    inner = support
-    while hasattr(inner, "base_constraint"):
-        inner = inner.base_constraint
-    on_circle = isinstance(distribution, VonMises)
-    if inner is constraints.real and not on_circle:
-        return
-    edges = [(getattr(inner, name), way) for name, way in _EDGES.items() if hasattr(inner, name)]
-    if on_circle or support.is_discrete or not edges or not _vanishes(DistributionModel(distribution), edges):
-        raise InputError(
-            f"a model needs a density that vanishes where its support ends, {type(distribution).__name__} "
-            f"lives on {'a circle' if on_circle else support}: Stein's identity fails there; model the "
-            "logarithm or logit of the data"
-        )
-
-
-def _vanishes(model: DistributionModel, edges: list[tuple[Any, float]]) -> bool:
-    """Does the density of draws fall as one of their coordinates is moved nearer to an edge?"""
-    x = model.sample(_PROBES).double()
-    eps = torch.finfo(x.dtype).eps
-    for edge, way in edges:
-        bound = torch.as_tensor(edge).to(x).expand(x.shape[1])
-        for j in range(x.shape[1]):
-            near, nearer = x.clone(), x.clone()
-            for moved, share in zip((near, nearer), _NEAR, strict=True):
-                moved[:, j] = bound[j] + way * torch.maximum(share * x[:, j].std(), 4 * eps * bound[j].abs())
-            if not (model.log_prob(near) - model.log_prob(nearer)).median() > _FALL:
-                return False
-    return True
 
 
 class PairModel(Described):

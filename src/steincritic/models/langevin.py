@@ -11,6 +11,7 @@ from torch import Tensor
 
 from steincritic.errors import DoubtfulWarning, InputError, ModelError, check_count, check_positive
 from steincritic.models.base import DensityModel, Described, Model, ModelLike, as_model, dimension
+from steincritic.models.bounded import unbounded
 from steincritic.models.mixing import effective_draws, potential_scale
 from steincritic.rng import Source, generator
 from steincritic.shapes import PerPoint, Points
@@ -96,7 +97,7 @@ class LangevinModel(Described):
         start: Callable[[int, torch.Generator], Tensor] | None = None,
         ladder: Sequence[ModelLike] = (),
     ) -> None:
-        self.model = as_model(model)
+        self.model: Model = unbounded(as_model(model))
         self.settings = settings or Langevin()
         stated = dimension(self.model)
         if dim is not None:
@@ -112,7 +113,7 @@ class LangevinModel(Described):
         self._rungs = [_Target(as_model(m)) for m in ladder] + [_Target(self.model, beta) for beta in betas]
         if isinstance(self.model, DensityModel):
             self.log_prob = self.model.log_prob
-        for name in ("unconstrain", "constrain", "names"):  # of posteriors
+        for name in ("unconstrain", "constrain", "names", "coordinates"):  # of posteriors, of bounds
             if hasattr(self.model, name):
                 setattr(self, name, getattr(self.model, name))
 

@@ -12,6 +12,7 @@ import torch
 
 from steincritic.diagnosis.check import CheckResult
 from steincritic.diagnosis.regions import Condition, Region
+from steincritic.models.bounded import coordinates_of
 from steincritic.report.style import styled
 
 if TYPE_CHECKING:
@@ -169,8 +170,8 @@ def field_plot(diagnosis: CheckResult) -> tuple[str, str] | None:
     In standard deviations, so that neither axis wins by its unit; none where the model is not rejected, as
     they would show chance.
     """
-    if not diagnosis.rejected:
-        return None
+    if not diagnosis.rejected or coordinates_of(diagnosis.critic.model) is not None:
+        return None  # of a model with bounds the field is in other coordinates
     single = [c for c in diagnosis.coordinates if c.first == c.last]
     if not single:
         return None

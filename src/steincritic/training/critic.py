@@ -19,6 +19,8 @@ from steincritic.devices import DeviceLike
 from steincritic.errors import InputError, check_choice
 from steincritic.files import read_tensors, rebuilding, taken, write_tensors
 from steincritic.models.base import Model, ModelLike, as_model
+from steincritic.models.bounded import coordinates_of, unbounded
+from steincritic.models.coordinates import entered
 from steincritic.rng import derive, generator
 from steincritic.shapes import PerPoint, Points
 from steincritic.training.checkpoint import in_parts
@@ -41,7 +43,8 @@ class Critic:
     """One trained critic with the model it tests.
 
     The witness is what tests and findings use: one number per point, mean zero on draws of the model.
-    Points are a tensor, an array, a frame or a file; `ScoredPoints` where the model is not at hand.
+    Points are a tensor, an array, a frame or a file; `ScoredPoints` where the model is not at hand. Of a
+    model with bounds, field and score gap are in its coordinates without bounds.
     """
 
     fitted: FittedBank
@@ -144,7 +147,9 @@ class Critic:
         write_tensors(Path(path), tensors, about, kind=_KIND)
 
     def _standard_field(self, x: PointsLike) -> Points:
+        within = None if isinstance(x, ScoredPoints) else coordinates_of(self.model)
         at = x.x if isinstance(x, ScoredPoints) else as_points(x)
+        at = at if within is None else entered(within, at)
         self._check_dim(at.shape[-1])
         return self.fitted.field((at - self.frame.location.to(at)) / self.frame.scale.to(at))[0]
 
@@ -296,7 +301,7 @@ def load_critic(
     tensors, about = read_tensors(Path(path), kind=_KIND)
     if about.get("network") is None and network is None:
         raise InputError(f"{path} holds a critic that was an nn.Module; pass network=<that module>")
-    adapted = None if model is None else as_model(model)
+    adapted = None if model is None else unbounded(as_model(model))
     with rebuilding(path):
         critic = Critic.from_state(tensors, about, model=adapted, network=network)
         known = None

@@ -14,7 +14,7 @@ import torch
 from torch.distributions import Distribution
 
 from steincritic.data.arrays import as_points
-from steincritic.data.points import PointsLike, ScoredPoints, arranged
+from steincritic.data.points import PointsLike, ScoredPoints, arranged, row_names, within_bounds
 from steincritic.devices import DeviceLike, resolve_device
 from steincritic.diagnosis.doctor import answers, own_draws
 from steincritic.diagnosis.doctor.gradient import check_gradient
@@ -23,6 +23,8 @@ from steincritic.diagnosis.doctor.sampling import draw, generators_restored
 from steincritic.errors import InputError, ModelError, check_count
 from steincritic.files import write_json
 from steincritic.models.base import Model, ModelLike, SamplingModel, as_model, dimension
+from steincritic.models.bounded import coordinates_of, unbounded
+from steincritic.models.coordinates import Bounds, entered
 from steincritic.models.density import DistributionModel
 from steincritic.shapes import Points
 
@@ -92,6 +94,7 @@ def doctor(
     n: int | None = None,
     seed: int = 0,
     device: DeviceLike = None,
+    bounds: Bounds | None = None,
 ) -> Checkup:
     """Check a model before its tests are trusted.
 
@@ -103,6 +106,7 @@ def doctor(
             where drawing and scoring them would take longer than about five seconds.
         seed: decides every random choice.
         device: of the data; where the model draws is its own choice.
+        bounds: where the model ends, as for `gof_test`; it is then looked at in coordinates without bounds.
 
     >>> from steincritic.models import GaussianMixture, PairModel
     >>> q = GaussianMixture([[0.0, 0.0]])
@@ -112,12 +116,14 @@ def doctor(
     >>> [f.name for f in doctor(wrong, n=2_000).checks if f.status == "failed"]
     ["Stein's identity"]
     """
-    # a torch distribution that as_model refuses can be looked at all the same
-    adapted = DistributionModel(model) if isinstance(model, Distribution) else as_model(model)
+    adapted = _adapted(model)
+    if bounds is not None:
+        adapted = within_bounds(adapted, bounds, None if x is None else arranged(x, adapted))
     if n is not None:
         check_count(n, name="n", least=500)
     resolve_device(device, torch.empty(0))  # refuses one that is not there
-    data = None if x is None else _data(arranged(x, adapted), dimension(adapted), device)
+    data = None if x is None else _data(arranged(x, adapted), adapted, device)
+    adapted = unbounded(adapted)
     if data is None and not isinstance(adapted, SamplingModel):
         raise InputError(
             "the model has no sample(n, seed=0), so there are no points to look at: pass x, data that you "
@@ -142,8 +148,20 @@ def glance(model: Model | None, x: Points, *, seed: int) -> Checkup:
         return Checkup(checks=(seeded, *_examined(patient, _AT_A_GLANCE)), n=_GLANCE, seed=seed)
 
 
-def _data(x: PointsLike, dim: int | None, device: DeviceLike) -> Points:
-    points = x.x if isinstance(x, ScoredPoints) else as_points(x, dim=dim)
+def _adapted(model: ModelLike) -> Model:
+    """A torch distribution that `as_model` refuses can be looked at all the same."""
+    try:
+        return as_model(model)
+    except InputError:
+        if isinstance(model, Distribution):
+            return DistributionModel(model)
+        raise
+
+
+def _data(x: PointsLike, model: Model, device: DeviceLike) -> Points:
+    within = coordinates_of(model)
+    points = x.x if isinstance(x, ScoredPoints) else as_points(x, dim=dimension(model))
+    points = points if within is None else entered(within, points, getattr(x, "columns", None), row_names(x))
     return points.detach() if device is None else points.detach().to(resolve_device(device, points))
 
 

@@ -77,7 +77,7 @@ def check_edges(patient: Patient) -> Verdict:
     if float(torch.linalg.eigvalsh(correlations)[0]) < _FLAT < len(x) - x.shape[1]:
         return "failed", (
             "The draws lie in a plane (a column is constant, or a sum of others, as on a simplex): there is "
-            "no density in all columns together; leave one column out."
+            'no density in all columns together; leave one column out, or pass bounds="simplex".'
         )
     edges = []
     for j in range(x.shape[1]):
@@ -89,13 +89,14 @@ def check_edges(patient: Patient) -> Verdict:
     if hard and _disagree(patient):
         return "failed", (
             f"The draws stop at {listed(hard, 3)} where their density does not vanish, so Stein's identity "
-            "lacks its boundary term: transform to an unbounded space (log, logit, with the Jacobian), or "
-            "multiply critics by a factor that vanishes there."
+            "lacks its boundary term: say where the model ends with bounds= (--bounds), and it is tested in "
+            "coordinates without bounds."
         )
     if (hard or slow) and len(x) >= _ENOUGH:
         return "warning", (
             f"Near {listed(hard + slow, 3)} the density of the draws falls to zero slowly or not at all: the "
-            "score may have no variance there; transforming to an unbounded space is safer."
+            "score may have no variance there; with bounds= (--bounds) the model is tested in coordinates "
+            "without edges."
         )
     if beyond := _refusal(patient):
         return "warning", f"Half as far out again as its draws, {beyond}: data there cannot be tested."

@@ -1,5 +1,6 @@
 """A log-density of NumPy arrays that nothing can differentiate: its score by finite differences."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from steincritic.rng import derive
 from steincritic.shapes import Numbers, PerPoint, Points
 
 _STEP = np.finfo(np.float64).eps ** 0.2  # balances the error h⁴ of the rule with rounding eps / h
+_MARGIN = 1e-10  # of an end of the support: nearer to it there is no room for steps
 
 
 class NumericDensity(Described):
@@ -23,6 +25,7 @@ class NumericDensity(Described):
         dim: number of coordinates.
         scale: width of the density along each coordinate, a number or (d,); steps are a thousandth of it.
         draw: `draw(n, rng)` with a NumPy generator; may be left out.
+        support: (low, high) that steps stay within, shorter the nearer a point is to an end.
     """
 
     def __init__(
@@ -32,7 +35,9 @@ class NumericDensity(Described):
         *,
         scale: Numbers = 1.0,
         draw: Callable[[int, np.random.Generator], Any] | None = None,
+        support: tuple[float, float] = (-math.inf, math.inf),
     ) -> None:
+        self._support = support
         check_count(dim, name="dim")
         self.dim = dim
         self._log_prob = log_prob
@@ -59,8 +64,14 @@ class NumericDensity(Described):
     def _slopes(self, x: np.ndarray) -> np.ndarray:
         """(8 (f(x+h) - f(x-h)) - (f(x+2h) - f(x-2h))) / 12h, coordinate by coordinate."""
         slopes = np.empty_like(x)
-        for j, h in enumerate(self._steps):
-            away = h * np.eye(self.dim)[j]
+        low, high = self._support
+        x = np.clip(
+            x, *(v if math.isinf(v) else v + way * _MARGIN * abs(v) for v, way in ((low, 1), (high, -1)))
+        )
+        room = np.minimum(x - low, high - x)
+        for j, step in enumerate(self._steps):
+            h = np.minimum(step, _STEP * room[:, j])
+            away = h[:, None] * np.eye(self.dim)[j]
             near = self._values(x + away) - self._values(x - away)
             far = self._values(x + 2 * away) - self._values(x - 2 * away)
             slopes[:, j] = (8 * near - far) / (12 * h)

@@ -7,6 +7,9 @@ import numpy as np
 from steincritic.errors import InputError
 from steincritic.models.adapters.jax import JaxDensity, key, to_torch
 from steincritic.models.adapters.outside import check_mapped, element_names, named_draws, require
+from steincritic.models.base import Model
+from steincritic.models.bounded import BoundedModel
+from steincritic.models.supports import of_constraint
 from steincritic.shapes import Points
 
 
@@ -78,7 +81,7 @@ def _label(name: str, support: Any) -> str:
     return f"log {name}" if isinstance(transforms.biject_to(support), transforms.ExpTransform) else name
 
 
-def adapt(obj: Any) -> JaxDensity | None:
+def adapt(obj: Any) -> Model | None:
     """A NumPyro distribution of one vector, or of one number."""
     numpyro = require("numpyro.distributions", extra="numpyro")
     if not isinstance(obj, numpyro.Distribution):
@@ -86,16 +89,14 @@ def adapt(obj: Any) -> JaxDensity | None:
     shape = (*obj.batch_shape, *obj.event_shape)
     if len(shape) > 1:
         raise InputError(f"a NumPyro distribution must describe one vector, got shape {shape}")
-    if "Real" not in repr(obj.support) or type(obj).__name__ in ("Delta", "ImproperUniform"):
-        raise InputError(
-            f"a NumPyro distribution must have all of space as its support, {type(obj).__name__} has "
-            f"{obj.support} or no density: write it as a model and take its NumPyroPosterior, which is "
-            "unconstrained"
-        )
+    if type(obj).__name__ in ("Delta", "ImproperUniform"):
+        raise InputError(f"a NumPyro distribution must have a density, {type(obj).__name__} has none")
+    within = of_constraint(obj.support, type(obj).__name__)
     jax = require("jax", extra="jax")
     dim = shape[0] if shape else 1
-    return JaxDensity(
+    model = JaxDensity(
         lambda v: jax.numpy.sum(obj.log_prob(v if shape else v[0])),
         dim=dim,
         draw=lambda k, n: obj.sample(k, (n,)).reshape(n, dim),
     )
+    return model if within is None else BoundedModel(model, within)

@@ -1,21 +1,24 @@
-"""scipy.stats: frozen multivariate normal and t, gaussian_kde, and frozen distributions of one number."""
+"""scipy.stats: frozen multivariate normal, t and Dirichlet, gaussian_kde, and distributions of one number."""
 
 import math
 from typing import Any
 
 import numpy as np
+import torch
+from torch.distributions import Dirichlet
 
 from steincritic.errors import InputError
 from steincritic.models.adapters.kernel_density import KernelDensity
 from steincritic.models.adapters.numeric import NumericDensity
 from steincritic.models.adapters.outside import require
 from steincritic.models.adapters.student import MultivariateT
-from steincritic.models.base import Model
+from steincritic.models.base import Model, as_model
+from steincritic.models.bounded import BoundedModel
 from steincritic.models.mixture import GaussianMixture
 
 _WAYS_OUT = (
-    "of scipy.stats, frozen multivariate_normal and multivariate_t, gaussian_kde and frozen continuous "
-    "distributions on the whole line are models here"
+    "of scipy.stats, frozen multivariate_normal, multivariate_t and dirichlet, gaussian_kde and frozen "
+    "continuous distributions of one number are models here"
 )
 
 
@@ -28,6 +31,8 @@ def adapt(obj: Any) -> Model | None:
             return GaussianMixture(np.atleast_2d(obj.loc), np.asarray(obj.shape)[None])
         case "multivariate_t_frozen":
             return MultivariateT(np.atleast_1d(obj.loc), np.atleast_2d(obj.shape), float(obj.df))
+        case "dirichlet_frozen":
+            return as_model(Dirichlet(torch.as_tensor(np.array(obj.alpha, dtype=np.float64))))
     if isinstance(obj, stats.gaussian_kde):
         return KernelDensity(obj.dataset.T, obj.covariance, obj.weights)
     if isinstance(obj, stats.distributions.rv_frozen):
@@ -42,7 +47,7 @@ def adapt(obj: Any) -> Model | None:
     return None
 
 
-def _of_numbers(frozen: Any) -> NumericDensity:
+def _of_numbers(frozen: Any) -> Model:
     name = getattr(frozen.dist, "name", type(frozen).__name__)
     if not hasattr(frozen, "logpdf") or not hasattr(frozen.dist, "pdf"):
         raise InputError(f"{_WAYS_OUT}; {name} is discrete and has no score")
@@ -50,16 +55,13 @@ def _of_numbers(frozen: Any) -> NumericDensity:
     if np.size(low) != 1:
         raise InputError(f"{_WAYS_OUT}; this {name} has several parameters in an array: freeze one at a time")
     if name == "vonmises":  # says that it lives on the whole line
-        low, high = -math.pi, math.pi
-    if math.isfinite(low) or math.isfinite(high):
-        raise InputError(
-            f"{_WAYS_OUT}; {name} lives on ({low:g}, {high:g}): Stein's identity needs a density that "
-            "vanishes at its ends, so model the logarithm or logit of the data"
-        )
-    scale = float(frozen.ppf(0.75) - frozen.ppf(0.25))
-    return NumericDensity(
+        raise InputError(f"{_WAYS_OUT}; {name} lives on a circle, which has no coordinate without an edge")
+    model = NumericDensity(
         lambda x: frozen.logpdf(x[:, 0]),
         1,
-        scale=scale,
+        scale=float(frozen.ppf(0.75) - frozen.ppf(0.25)),
         draw=lambda n, rng: frozen.rvs(size=(n, 1), random_state=rng),
+        support=(float(low), float(high)),
     )
+    bounded = math.isfinite(low) or math.isfinite(high)
+    return BoundedModel(model, [(float(low), float(high))]) if bounded else model

@@ -7,7 +7,7 @@ from torch.distributions import Distribution
 from steincritic.errors import InputError
 from steincritic.models.adapters.flow import FlowModel
 from steincritic.models.adapters.outside import require
-from steincritic.models.density import check_support
+from steincritic.models.supports import of_distribution
 
 
 def adapt(obj: Any) -> FlowModel | None:
@@ -26,6 +26,8 @@ def adapt(obj: Any) -> FlowModel | None:
         _check_base(made)
         return model
     if isinstance(obj, Distribution):
+        if not hasattr(obj, "base") and of_distribution(obj) is not None:
+            return None  # a plain one in a box, which as_model takes
         _check_base(obj)
         return FlowModel(obj.log_prob, lambda n: obj.sample((n,)))
     return None
@@ -33,4 +35,8 @@ def adapt(obj: Any) -> FlowModel | None:
 
 def _check_base(distribution: Distribution) -> None:
     """zuko's flows do not state their support; a flow from a base with edges has edges too."""
-    check_support(getattr(distribution, "base", distribution))
+    if of_distribution(getattr(distribution, "base", distribution)) is not None:
+        raise InputError(
+            "the flow starts from a base with edges, so it has edges too, and where they are is not known: "
+            "give it a base on all of space, such as a normal"
+        )

@@ -1,0 +1,1 @@
+"""Models on half-lines, in boxes and on simplexes: level, a control that fails, and power."""
