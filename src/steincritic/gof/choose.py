@@ -16,9 +16,11 @@ from steincritic.gof.combined import Combined
 from steincritic.gof.crossfit import CrossFit
 from steincritic.gof.fssd import Fssd
 from steincritic.gof.kernel import Ksd
+from steincritic.gof.moment_box import Gaps
 from steincritic.gof.result import Caveat, GofResult
 from steincritic.gof.split import Split
 from steincritic.gof.test import GofTest
+from steincritic.gof.tolerance import ToleranceLike, as_tolerance
 from steincritic.models.base import Model, ModelLike, SamplingModel
 
 TestName: TypeAlias = Literal["combined", "crossfit", "split", "ksd", "ksdagg", "fssd"]
@@ -41,6 +43,7 @@ def gof_test(
     *,
     dependent: bool = False,
     names: Sequence[str] | None = None,
+    tolerance: ToleranceLike | None = None,
 ) -> GofResult:
     """Does the model fit the data?
 
@@ -56,6 +59,9 @@ def gof_test(
         dependent: rows are in time order and depend on each other. The test then goes by scores alone, with
             random signs for blocks that are longer the more slowly the rows change; approximate.
         names: of the columns, for what is said about them; those of a frame, else x1, x2, ...
+        tolerance: asks "wrong by more than this?" instead: 0.05 for means and spreads of columns,
+            "fisher:0.1" or `sc.FisherBall(0.1)`, "foreign:0.03" or `sc.Contamination(0.03)`. See
+            `gof.tolerance`.
 
     >>> import steincritic as sc
     >>> q = sc.models.GaussianMixture([[0.0, 0.0]])
@@ -63,6 +69,7 @@ def gof_test(
     True
     """
     check_level(level)
+    test = tolerant(test, tolerance)
     adapted, points = model_and_points(model, x, device=device)
     used = arranged(x, adapted)
     chosen, reason = choose_test(test, adapted, len(points))
@@ -71,10 +78,21 @@ def gof_test(
         chosen, *notes = _for_dependent_rows(chosen, points)
     (result,) = chosen.run(adapted, points.alone(), level=level, seeds=[seed])
     named = names if names is not None else getattr(used, "columns", None)
+    if isinstance(result.examined, Gaps) and named is not None:
+        result = replace(result, tolerance=result.examined.told([str(name) for name in named]))
     caveats = caveats_of(result, adapted, points, named, dependent=dependent)
     for doubt in (*result.doubts, *map(str, caveats)):
         warnings.warn(doubt, DoubtfulWarning, stacklevel=2)
     return replace(result, notes=(*notes, *result.notes, *reading_notes(x, used)), caveats=caveats)
+
+
+def tolerant(test: GofTest | TestName | None, tolerance: ToleranceLike | None) -> GofTest | TestName | None:
+    """The test that a tolerance stands for, where one is given."""
+    if tolerance is None:
+        return test
+    if test is not None:
+        raise InputError("pass test or tolerance, not both: a tolerance has a test of its own")
+    return as_tolerance(tolerance)
 
 
 def caveats_of(
