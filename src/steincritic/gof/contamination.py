@@ -30,10 +30,11 @@ from steincritic.stein.kernels import IMQ, Kernel, squared_scales
 from steincritic.stein.tiles import check_pairs, stein_kernel
 
 _MEDIAN_IMQ = IMQ(scale="median")
-_STARTS, _ROUNDS = 24, 40  # of the search for the largest value
-_FAR = (0.0, 0.25, 0.5, 2.0, 8.0, 100.0, 1e4, 1e6)  # where it looks first, in distances of the points
-_GROWS = 2.0  # from a distance to one a hundred times as large: not bounded
-_STEPS = 2.0 ** torch.arange(-8, 3, dtype=torch.float64)  # tried along the gradient, in widths of the weight
+_STARTS, _ROUNDS = 4, 40  # of the search for the largest value, from each distance
+_FAR = (0.0, 0.25, 0.5, 2.0, 8.0, 30.0, 1000.0)  # where it looks first, in distances of the points
+_FURTHEST = 1000.0  # times √d: rows beyond count as there, for beyond it digits are lost
+_GROWS = 2.0  # between the last two of these distances: not bounded
+_STEPS = 2.0 ** torch.arange(-8, 3, dtype=torch.float64)  # tried along the gradient, in distances
 _PART = 2**22  # numbers at a time
 Value: TypeAlias = Callable[[Tensor], tuple[Tensor, Tensor]]
 
@@ -47,7 +48,7 @@ class Contamination:
     Args:
         share: of foreign rows that is tolerated, 0.03 for 3 %.
         kernel: RBF or IMQ.
-        width: a, the distance from the middle at which rows begin to count less; √d by default.
+        width: a, the distance from the middle at which rows begin to count less; √d/2 by default.
         power: b; 1/2 bounds scores that grow linearly, such as those of normal tails, 3/2 cubic ones.
         standardize: in the model's location and scale; else around 0 in the units of the data.
         most: rows that are looked at, as the kernel needs all pairs; a random choice of more.
@@ -92,9 +93,10 @@ class Contamination:
         else:
             some = points
         frame = model_frame(model, some, seed=seed) if self.standardize else Frame.identity(points.dim)
-        tilted = Tilted.of(self, frame.enter(some.to(dtype=torch.float64)))
+        near = _pulled_in(model, frame, frame.enter(some.to(dtype=torch.float64)), like=some.x)
+        tilted = Tilted.of(self, near)
         u = tilted.matrix()
-        largest = largest_value(tilted, model, frame, like=some.x, seed=seed)
+        largest, _ = largest_value(tilted, model, frame, like=some.x, seed=seed)
         value = math.sqrt(max(0.0, float(u.mean())))
         radius = self.share * math.sqrt(largest)
         null = _bootstrap(u, self.draws, Source(seed, "weights", device=u.device))
@@ -134,7 +136,7 @@ class Tilted:
 
     @classmethod
     def of(cls, test: Contamination, points: ScoredPoints) -> "Tilted":
-        width = math.sqrt(points.dim) if test.width is None else float(test.width)
+        width = math.sqrt(points.dim) / 2 if test.width is None else float(test.width)
         (scale,) = squared_scales([test.kernel], points.x)
         weight, push = tilt(points.x, width, test.power)
         moved = ScoredPoints(points.x, points.score + push)
@@ -153,44 +155,70 @@ class Tilted:
         return torch.where(values.isfinite(), values, 0.0), tilted
 
 
+def _score_at(model: Model, frame: Frame, z: Tensor, like: Tensor) -> Tensor:
+    x = frame.location.to(z) + frame.scale.to(z) * z
+    return checked_score(model, x.to(like)).to(z) * frame.scale.to(z)
+
+
+def _pulled_in(model: Model, frame: Frame, points: ScoredPoints, *, like: Tensor) -> ScoredPoints:
+    """Foreign rows at an absurd distance are as foreign nearer by."""
+    z = _within(points.x)
+    far = (z != points.x).any(-1)
+    if not bool(far.any()):
+        return points
+    score = points.score.clone()
+    score[far] = _score_at(model, frame, z[far], like)
+    return ScoredPoints(z, score)
+
+
+def _within(z: Tensor) -> Tensor:
+    radius = z.norm(dim=-1, keepdim=True)
+    most = _FURTHEST * math.sqrt(z.shape[-1])
+    return torch.where(radius > most, z * (most / radius), z)
+
+
 def tilt(x: Tensor, width: float, power: float) -> tuple[Tensor, Tensor]:
     """w(x), (n,), and the gradient of its logarithm, (n, d)."""
     inside = 1 + x.square().sum(-1) / width**2
     return inside**-power, -2 * power / width**2 * x / inside[:, None]
 
 
-def largest_value(tilted: Tilted, model: Model, frame: Frame, *, like: Tensor, seed: int) -> float:
-    r"""$\sup_x u(x, x)$, searched from points at all distances, uphill.
+def largest_value(
+    tilted: Tilted, model: Model, frame: Frame, *, like: Tensor, seed: int
+) -> tuple[float, Tensor]:
+    r"""$\sup_x u(x, x)$ and where, in standardized coordinates: uphill from points at all distances.
 
     The tilted score is a gradient, so half the gradient of its square is its own derivative along itself,
     which two scores tell.
     """
 
-    def scores(z: Tensor) -> Tensor:
-        x = frame.location.to(z) + frame.scale.to(z) * z
-        return checked_score(model, x.to(like)).to(z) * frame.scale.to(z)
-
     def value(z: Tensor) -> tuple[Tensor, Tensor]:
-        return tilted.at(z, scores(z))
+        return tilted.at(z, _score_at(model, frame, z, like))
 
     own = tilted.points.x
     some = own[torch.randperm(len(own), generator=generator(seed, "starts"))[:200].to(own.device)]
-    starts = torch.cat([own, *(factor * some for factor in _FAR)])
+    starts = torch.cat([own, *(_within(factor * some) for factor in _FAR)])
     first, _ = value(starts)
     far, further = first[-2 * len(some) :].view(2, -1).amax(-1).tolist()
     if further > _GROWS * far and further > float(first[: len(own)].amax()):
         raise ModelError(
-            "the score grows faster than the distance, so that a foreign row can do any harm: take a stronger "
-            "weight, sc.Contamination(share, power=1.5)"
+            "the score grows faster than the distance, so that a foreign row can do any harm: take a "
+            "stronger weight, sc.Contamination(share, power=1.5)"
         )
-    best, place = first.topk(min(_STARTS, len(first)))
-    z = starts[place]
+    groups = [len(own), *(len(some) for _ in _FAR)]
+    ends = zip(first.split(groups), starts.split(groups), strict=True)
+    best, z = (torch.cat(each) for each in zip(*(_top(*end) for end in ends), strict=True))
     for _ in range(_ROUNDS):
         z, values = _uphill(z, value, tilted.width)
         if not bool((values > best * (1 + 1e-6)).any()):
             break
         best = values
-    return float(torch.maximum(best.max(), first.max()))
+    return float(best.max()), z[best.argmax()]
+
+
+def _top(values: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+    best, place = values.topk(min(_STARTS, len(values)))
+    return best, z[place]
 
 
 def _uphill(z: Tensor, value: Value, width: float) -> tuple[Tensor, Tensor]:
@@ -200,11 +228,11 @@ def _uphill(z: Tensor, value: Value, width: float) -> tuple[Tensor, Tensor]:
     ahead, behind = (value(z + sign * step * tilted)[1] for sign in (1, -1))
     slope = (ahead - behind) / (2 * step)  # half the gradient of |tilted score|²
     away = z / z.norm(dim=-1, keepdim=True).clamp(min=1e-12)
-    tried = [z]
+    reach, tried = z.norm(dim=-1, keepdim=True).clamp(min=width), [z]
     for direction in (slope, -away, away):
         unit = direction / direction.norm(dim=-1, keepdim=True).clamp(min=1e-12)
-        tried += [z + float(length) * width * unit for length in _STEPS]
-    every = torch.stack(tried)  # (k, n, d)
+        tried += [z + float(length) * reach * unit for length in _STEPS]
+    every = _within(torch.stack(tried))  # (k, n, d)
     values = value(every.flatten(0, 1))[0].view(len(tried), -1)
     best = values.argmax(0)
     index = torch.arange(len(z), device=z.device)

@@ -34,7 +34,7 @@ Z95 = 1.96
 
 @dataclass(frozen=True)
 class MomentBox:
-    """H0: no column's mean is off by more than so many standard deviations, no spread by more than that share.
+    """H0: no column's mean is off by more than so many standard deviations, no spread by that share.
 
     A spread is within 5 % if it is between 1/1.05 and 1.05 times the model's. The error of the model's draws
     counts; without a sampler, means and spreads of the model come from its scores (`diagnosis.by_scores`).
