@@ -240,4 +240,4 @@ def _group_means(values: Tensor) -> Tensor:
 def twice(null: Tensor) -> Tensor:
     """Null draws whose ranks give twice the p-value: the larger half of them, each two times."""
     upper: Tensor = null.sort(descending=True).values[: (len(null) + 1) // 2]
-    return upper.repeat_interleave(2)
+    return upper.repeat_interleave(2)[: len(null)]
