@@ -23,6 +23,7 @@ MATHEMATICS = {"models", "stein", "critics", "training"}
 
 UPWARD = {  # (module, layer): why it may import that later layer, inside a function only
     ("diagnosis/check.py", "report"): "results save themselves as a page",
+    ("gof/moment_box.py", "diagnosis"): "means and spreads by scores alone",
 }
 SHARED = {"study", "record", "sweep", "tables", "drawing"}  # what every study may import
 BETWEEN_STUDIES = {  # (study, other): what for

@@ -15,10 +15,13 @@ from steincritic.gof.aggregated import KsdAgg
 from steincritic.gof.betting import Sequential
 from steincritic.gof.choose import gof_test
 from steincritic.gof.combined import Combined
+from steincritic.gof.contamination import Contamination
 from steincritic.gof.crossfit import CrossFit
+from steincritic.gof.fisher_ball import FisherBall
 from steincritic.gof.fitted import Fitted
 from steincritic.gof.fssd import Fssd
 from steincritic.gof.kernel import Ksd
+from steincritic.gof.moment_box import MomentBox
 from steincritic.gof.power import Rate, Trials, calibrate, power
 from steincritic.gof.result import GofResult
 from steincritic.gof.sequential import watch
@@ -47,12 +50,14 @@ __all__ = [
     "Checkup",
     "Combined",
     "Comparison",
+    "Contamination",
     "Critic",
     "CrossFit",
     "DivergedError",
     "DoubtfulWarning",
     "EnergyMLP",
     "FileFormatError",
+    "FisherBall",
     "Fitted",
     "FittedEnergy",
     "Fssd",
@@ -66,6 +71,7 @@ __all__ = [
     "Learning",
     "Model",
     "ModelError",
+    "MomentBox",
     "Rate",
     "ScoredPoints",
     "Sequential",

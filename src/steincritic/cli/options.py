@@ -44,6 +44,7 @@ Engine = Literal["serial", "local", "dask"]  # of sweeps, whose jobs are whole p
 DataPath = tyro.conf.Positional[Path]
 
 TESTS = ("combined", "crossfit", "split", "ksd", "ksdagg", "fssd")
+TOLERANCES = ("moments", "fisher", "foreign")
 _STDIN = "-"
 _TABLES = (".npy", ".npz", ".csv", ".parquet")
 
@@ -207,6 +208,8 @@ class TestOptions(OnDevice, Seeded):
     """combined, crossfit, split, ksd, ksdagg or fssd; by default the program decides and says why."""
     level: float = 0.05
     """Accepted probability of a false alarm."""
+    tolerance: str | None = None
+    """Ask "wrong by more than this?": 0.05 for means and spreads of columns, fisher:0.1 or foreign:0.03."""
     draws: Advanced[int | None] = None
     """Number of null draws B; by default that of the test."""
     precision: Advanced[float | None] = None
@@ -235,6 +238,10 @@ class TestOptions(OnDevice, Seeded):
         check_level(self.level)
         if self.test is not None:
             check_choice(self.test, name="test", choices=self.tests)
+        if self.tolerance is not None:
+            _check_tolerance(self.tolerance)
+            if self.test is not None:
+                raise InputError("pass --test or --tolerance, not both: a tolerance has a test of its own")
         if self.draws is not None:
             check_count(self.draws, name="draws")
         if self.precision is not None and not 0 < self.precision < 1:
@@ -256,8 +263,10 @@ class TestOptions(OnDevice, Seeded):
         from dataclasses import replace
 
         from steincritic.gof.choose import choose_test, gof_test
+        from steincritic.gof.tolerance import as_tolerance
 
-        chosen, reason = choose_test(self.test, model, len(points))
+        asked = self.test if self.tolerance is None else as_tolerance(self.tolerance)
+        chosen, reason = choose_test(asked, model, len(points))
         test = self._set(chosen)
         if (self.draws, self.precision) != (None, None):
             self._say_how_long(test, model, points)
@@ -288,6 +297,8 @@ class TestOptions(OnDevice, Seeded):
 
         if self.dependent:
             raise InputError("--dependent is for check and test, which look at one model")
+        if self.tolerance is not None:
+            raise InputError("--tolerance is for check and test, which look at one model")
         if self.test == "none":
             return "none"
         if self.test is not None:
@@ -382,6 +393,21 @@ def parse_shape(text: str | None) -> tuple[int, ...] | None:
     if not whole or not (len(parts) == 2 or (len(parts) == 3 and parts[2] in ("3", "4"))):
         raise InputError(f"image-shape is height x width, for example 28x28, or 32x32x3; got {text!r}")
     return tuple(map(int, parts))
+
+
+def _check_tolerance(text: str) -> None:
+    """As `gof.tolerance` has it, without torch."""
+    kind, _, size = text.rpartition(":")
+    try:
+        value = float(size)
+    except ValueError:
+        value = 0.0
+    share = kind.strip() != "fisher"
+    if kind.strip() not in ("", *TOLERANCES) or not (0 < value < 1 if share else 0 < value < float("inf")):
+        raise InputError(
+            "tolerance is a share such as 0.05, or fisher:0.1, or foreign:0.03; "
+            f"got {text!r}{did_you_mean(kind, TOLERANCES)}"
+        )
 
 
 def _names(text: str, option: str) -> list[str]:

@@ -45,11 +45,10 @@ class Frame:
         return ScoredPoints((points.x - location) / scale, points.score * scale)
 
 
-def model_frame(model: Model | None, points: ScoredPoints, *, seed: int) -> Frame:
+def model_frame(model: Model | None, points: ScoredPoints, *, seed: int, draws: int = _DRAWS) -> Frame:
     """Location and scale of the model, from its own draws where it has any, else of the points."""
     if isinstance(model, SamplingModel):
-        draws = sample_points(model, _DRAWS, seed=derive(seed, "frame"), like=points.x)
-        return Frame.of(draws.x)
+        return Frame.of(sample_points(model, draws, seed=derive(seed, "frame"), like=points.x).x)
     return Frame.of(points.x)
 
 

@@ -15,18 +15,21 @@ from steincritic.data.tables import load_table
 from steincritic.devices import DeviceLike
 from steincritic.diagnosis.coordinates import Coordinate, find_coordinates
 from steincritic.diagnosis.doctor.doctor import Checkup, glance
-from steincritic.diagnosis.findings import Finding, fallback, find
+from steincritic.diagnosis.findings import Finding, beyond_tolerance, fallback, find
 from steincritic.diagnosis.fisher import UNITS, FisherBound, Units, fisher_bound
 from steincritic.diagnosis.halves import Halves, in_own_columns, own_columns, split_in_halves
 from steincritic.diagnosis.points import MissingFindings, PointFindings, find_missing, find_points
 from steincritic.diagnosis.regions import Region, find_regions
+from steincritic.diagnosis.size import size_sentence
 from steincritic.errors import DoubtfulWarning, InputError, check_choice, check_level
 from steincritic.gof.assumptions import OUTWARD
-from steincritic.gof.choose import TestName, gof_test
+from steincritic.gof.choose import TestName, gof_test, tolerant
 from steincritic.gof.combined import Combined
+from steincritic.gof.moment_box import Gaps
 from steincritic.gof.null import smallest_draws
 from steincritic.gof.result import DATA, GofResult
 from steincritic.gof.test import GofTest
+from steincritic.gof.tolerance import ToleranceLike
 from steincritic.models.base import Model, ModelLike, SamplingModel
 from steincritic.models.bounded import coordinates_of
 from steincritic.models.coordinates import Bounds, columns_of
@@ -116,6 +119,8 @@ class CheckResult:
                 f"{subject.data} are missing (false discovery rate {self.missing.fdr:g})."
             )
         sentences = [f"{seen}." for seen in self.seen] + sentences
+        if self.test.tolerance is not None and self.test.tolerance.within:
+            sentences.insert(len(self.seen), self.test.tolerance.within)
         if not sentences:
             sentences.append(
                 "The difference is spread thin: no single coordinate, region or point carries enough of it "
@@ -130,7 +135,7 @@ class CheckResult:
     def reading(self, findings: Sequence[str]) -> list[str]:
         """Lines to read in their order, with these findings among them."""
         before, after = self.test.caveat_lines
-        told = [*after, *self.model_problems, *findings, self.how_wrong]
+        told = [self.size, *after, *self.model_problems, *findings, self.how_wrong]
         how = self.test.how_done(doubtful=bool(self.test.caveats or self.model_problems))
         return [*before, self.test.verdict, *filter(None, told), *how]
 
@@ -140,8 +145,21 @@ class CheckResult:
         return self.checkup.problem_lines
 
     @property
+    def size(self) -> str:
+        """How large what is wrong is, in a sentence; nothing where the model is not rejected."""
+        if not self.rejected:
+            return ""
+        if measured := size_sentence(self.seen, len(self.data), self.test.subject):
+            return measured
+        if self.fisher.lower > 0:
+            return "No single difference could be measured; its size is known by the Fisher divergence alone."
+        subject = self.test.subject
+        off = "the model is" if subject is DATA else "they are"
+        return f"These {subject.data} cannot tell how far off {off}."
+
+    @property
     def how_wrong(self) -> str:
-        """How far off the model is at least; nothing where it is not rejected."""
+        """A lower bound of the Fisher divergence, where the model is rejected and there is one."""
         if not self.rejected:
             return ""
         if self.fisher.lower > 0:
@@ -152,13 +170,12 @@ class CheckResult:
                 f"Fisher divergence at least {self.fisher.lower:.3g} ({self.fisher.confidence:.0%} "
                 f"confidence; found so far {self.fisher.estimate:.3g}){unit}."
             )
-        subject = self.test.subject
-        off = "the model is" if subject.data == DATA.data else "they are"
-        return f"These {subject.data} cannot tell how far off {off}."
+        return ""
 
     def to_dict(self) -> dict[str, Any]:
         """Those of the test and what was found, as plain values ready for JSON."""
         return self.test.to_dict() | {
+            "size": self.size,
             "fisher_lower_bound": self.fisher.lower,
             "fisher_estimate": self.fisher.estimate,
             "fisher_confidence": self.fisher.confidence,
@@ -246,7 +263,8 @@ class CheckResult:
     def _repr_html_(self) -> str:
         items = "".join(f"<li>{escape(sentence)}</li>" for sentence in self.findings)
         problems = "".join(f"<li>{escape(sentence)}</li>" for sentence in self.model_problems)
-        return f"{self.test._repr_html_()}<p>{escape(self.how_wrong)}</p><ul>{items}{problems}</ul>"
+        size = escape(" ".join(filter(None, (self.size, self.how_wrong))))
+        return f"{self.test._repr_html_()}<p>{size}</p><ul>{items}{problems}</ul>"
 
 
 def check(
@@ -262,6 +280,7 @@ def check(
     dependent: bool = False,
     units: Units = "standard",
     bounds: Bounds | None = None,
+    tolerance: ToleranceLike | None = None,
 ) -> CheckResult:
     """Test the model, and show where it fails if it does.
 
@@ -280,6 +299,7 @@ def check(
         units: of the Fisher divergence: "standard" for columns in standard deviations of the model, "raw" for
             those of the data. Of a model with bounds it is in coordinates without.
         bounds: where the model ends, as for `gof_test`.
+        tolerance: asks "wrong by more than this?", as for `gof_test`.
 
     >>> import steincritic as sc, torch
     >>> q = sc.models.GaussianMixture([[0.0, 0.0]])
@@ -296,7 +316,11 @@ def check(
     columns = names if names is not None and used is given else getattr(used, "columns", None)
     within = coordinates_of(adapted)
     labels = column_names(columns, points.dim if within is None else columns_of(within, points.dim))
-    if not isinstance(test, GofResult):
+    if isinstance(test, GofResult):
+        if tolerance is not None:
+            raise InputError("the result of a test has its own tolerance: pass it to that test")
+    else:
+        test = tolerant(test, tolerance)
         place = points.x.device
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DoubtfulWarning)  # told here, where the caller stands
@@ -361,6 +385,8 @@ def _seen(
     """By the lenses of the test; where it has none, quick ones look for this alone."""
     if any(caveat.kind == OUTWARD for caveat in test.caveats):
         return ()  # of a density that does not exist
+    if isinstance(test.examined, Gaps):
+        return beyond_tolerance(test.examined, names)
     if test.examined is not None:
         subject, within = test.subject, coordinates_of(model)
         found = find(

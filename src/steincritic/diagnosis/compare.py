@@ -35,10 +35,11 @@ from steincritic.data.points import (
 )
 from steincritic.devices import DeviceLike, resolve_device
 from steincritic.diagnosis.comparison import Comparison, errors_of
-from steincritic.diagnosis.fisher import UNITS, FisherTerms, Units
+from steincritic.diagnosis.fisher import UNITS, Units
 from steincritic.errors import DoubtfulWarning, InputError, check_choice, check_level
 from steincritic.gof.assumptions import FITTED, find_caveats
 from steincritic.gof.choose import TestName, choose_test
+from steincritic.gof.fisher_ball import FisherTerms
 from steincritic.gof.result import GofResult
 from steincritic.gof.test import GofTest
 from steincritic.models.base import Model, ModelLike, as_model

@@ -22,6 +22,7 @@ from steincritic.diagnosis.by_scores import Difference, differences
 from steincritic.diagnosis.entries import Entry, part_of, standard, standing_out
 from steincritic.diagnosis.estimates import Estimate
 from steincritic.gof.bench import Examined
+from steincritic.gof.moment_box import Gaps
 from steincritic.gof.result import DATA, Reading, Subject
 from steincritic.lenses.lens import normal_evidence
 from steincritic.lenses.modes import PreparedModes
@@ -127,6 +128,24 @@ def fallback(readings: Sequence[Reading]) -> tuple[Finding, ...]:
             pvalue=loudest.pvalue,
             lens=loudest.lens,
         ),
+    )
+
+
+def beyond_tolerance(gaps: Gaps, names: Sequence[str]) -> tuple[Finding, ...]:
+    """Means and spreads of columns that are off by more than was tolerated."""
+    return tuple(
+        Finding(
+            kind=gap.kind,
+            columns=(gap.column,),
+            names=(names[gap.column],),
+            sentence=f"Beyond the tolerance: {gap.words(names)}",
+            estimate=gap.value,
+            interval=(gap.low, gap.high),
+            expected=0.0 if gap.kind == "shift" else 1.0,
+            pvalue=gap.pvalue,
+            lens="moments",
+        )
+        for gap in gaps.beyond[:MOST]
     )
 
 

@@ -10,32 +10,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 import torch
-from torch import Tensor
 
 from steincritic.diagnosis.halves import Half, Halves, Values
+from steincritic.gof.fisher_ball import FisherTerms
 
 Units: TypeAlias = Literal["standard", "raw"]
 UNITS: tuple[str, ...] = get_args(Units)
-
-
-class FisherTerms(NamedTuple):
-    """The two parts of the bound's integrand, (..., n) each."""
-
-    stein: Tensor  # T_q g
-    square: Tensor  # |g|²
-
-    def values(self, factor: Tensor) -> Tensor:
-        """2 T_q(ag) - |ag|² at each point, with one factor a per set of points."""
-        a = factor[..., None]
-        return 2 * a * self.stein - a * a * self.square
-
-    def best_factor(self) -> Tensor:
-        """The factor in [0, 1] that makes the mean value largest: critics that learned noise are shrunk."""
-        stein, square = self.stein.mean(-1), self.square.mean(-1)
-        return torch.where(square > 0, stein / square, torch.zeros_like(square)).clamp(0, 1)
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,11 @@ from steincritic.gof.crossfit import CrossFit
 from steincritic.gof.fitted import Fitted
 from steincritic.gof.fssd import Fssd
 from steincritic.gof.kernel import Ksd
+from steincritic.gof.moment_box import Gaps
 from steincritic.gof.result import Caveat, GofResult
 from steincritic.gof.split import Split
 from steincritic.gof.test import GofTest
+from steincritic.gof.tolerance import ToleranceLike, as_tolerance
 from steincritic.models.base import Model, ModelLike, SamplingModel
 from steincritic.models.bounded import coordinates_of
 from steincritic.models.coordinates import Bounds, columns_of
@@ -45,6 +47,7 @@ def gof_test(
     dependent: bool = False,
     names: Sequence[str] | None = None,
     bounds: Bounds | None = None,
+    tolerance: ToleranceLike | None = None,
 ) -> GofResult:
     """Does the model fit the data?
 
@@ -62,6 +65,9 @@ def gof_test(
         names: of the columns, for what is said about them; those of a frame, else x1, x2, ...
         bounds: where the model ends, by column: {"age": (0, None), "share": (0, 1)}, a list with a pair or
             None per column, or "simplex". Distributions that state their support need none.
+        tolerance: asks "wrong by more than this?" instead: 0.05 for means and spreads of columns,
+            "fisher:0.1" or `sc.FisherBall(0.1)`, "foreign:0.03" or `sc.Contamination(0.03)`. See
+            `gof.tolerance`.
 
     >>> import steincritic as sc
     >>> q = sc.models.GaussianMixture([[0.0, 0.0]])
@@ -69,6 +75,7 @@ def gof_test(
     True
     """
     check_level(level)
+    test = tolerant(test, tolerance)
     adapted, points = model_and_points(model, x, device=device, bounds=bounds, names=names)
     used = arranged(x, adapted)
     chosen, reason = choose_test(test, adapted, len(points))
@@ -79,6 +86,8 @@ def gof_test(
         chosen, *notes = _for_dependent_rows(chosen, points)
     (result,) = chosen.run(adapted, points.alone(), level=level, seeds=[seed])
     named = names if names is not None else getattr(used, "columns", None)
+    if isinstance(result.examined, Gaps) and named is not None:
+        result = replace(result, tolerance=result.examined.told([str(name) for name in named]))
     caveats = caveats_of(result, adapted, points, named, dependent=dependent)
     for doubt in (*result.doubts, *map(str, caveats)):
         warnings.warn(doubt, DoubtfulWarning, stacklevel=2)
@@ -97,6 +106,15 @@ def bounds_notes(model: Model | None, dim: int, names: Sequence[object] | None) 
     if (cut := getattr(model, "cut", 0.0)) > 0:
         notes.append(f"{cut:.1%} of the model's draws lie outside of the bounds: it was cut off there.")
     return tuple(notes)
+
+
+def tolerant(test: GofTest | TestName | None, tolerance: ToleranceLike | None) -> GofTest | TestName | None:
+    """The test that a tolerance stands for, where one is given."""
+    if tolerance is None:
+        return test
+    if test is not None:
+        raise InputError("pass test or tolerance, not both: a tolerance has a test of its own")
+    return as_tolerance(tolerance)
 
 
 def caveats_of(

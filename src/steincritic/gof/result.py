@@ -26,6 +26,7 @@ _WORDS = {
     "multiplier": "multiplier bootstrap",
     "spectrum": "simulated limit law",
     "z": "normal limit",
+    "weighted": "weighted bootstrap",
 }
 
 
@@ -83,6 +84,15 @@ class Caveat:
         return self.detail
 
 
+@dataclass(frozen=True)
+class Tolerated:
+    """What a test with a tolerance asked, and what it found beside that, in words."""
+
+    null: str  # what is tolerated, as the end of a sentence
+    beyond: tuple[str, ...] = ()  # sentences about what is more than that
+    within: str = ""
+
+
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class GofResult:
     """Outcome of one test of H0: the data come from the model. A large statistic is evidence against it."""
@@ -103,6 +113,7 @@ class GofResult:
     caveats: tuple[Caveat, ...] = ()  # see gof.assumptions
     examined: Any = None  # what lenses saw, for sentences about it; see diagnosis.findings
     subject: Subject = DATA
+    tolerance: Tolerated | None = None  # H0 where it is not "the data come from the model"
 
     def __post_init__(self) -> None:
         check_level(self.level)
@@ -142,10 +153,17 @@ class GofResult:
     def summary(self) -> str:
         """What must be known first, the verdict, what else to know about the data, how the test was done."""
         before, after = self.caveat_lines
-        return "\n".join([*before, self.verdict, *after, *self.how])
+        sizes = () if self.tolerance is None else (*self.tolerance.beyond, self.tolerance.within)
+        return "\n".join([*before, self.verdict, *after, *filter(None, sizes), *self.how])
 
     @property
     def verdict(self) -> str:
+        if self.tolerance is not None:
+            answer = "yes" if self.rejected else "no evidence"
+            return (
+                f"Wrong by more than is tolerated: {answer} ({self.pvalue_words}, level {self.level:g}). "
+                f"Tolerated: {self.tolerance.null}."
+            )
         words = self.subject.wrong if self.rejected else self.subject.right
         return f"{words} ({self.pvalue_words}, level {self.level:g})."
 
@@ -204,6 +222,7 @@ class GofResult:
             "notes": list(self.notes),
             "doubts": list(self.doubts),
             "caveats": [asdict(caveat) for caveat in self.caveats],
+            "tolerance": None if self.tolerance is None else asdict(self.tolerance),
             "spent": self.spent,
             "readings": [asdict(reading) for reading in self.readings],
             "settings": dict(self.settings),
