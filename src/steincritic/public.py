@@ -28,6 +28,7 @@ from steincritic.learning.fit import FittedEnergy, fit_energy
 from steincritic.learning.learnable import EnergyMLP
 from steincritic.learning.settings import Learning
 from steincritic.models.base import Model, as_model
+from steincritic.models.conditional import ConditionalModel
 from steincritic.stein.fssd import stein_witness
 from steincritic.stein.kernels import IMQ, RBF
 from steincritic.stein.tiles import ksd
@@ -46,6 +47,7 @@ __all__ = [
     "Checkup",
     "Combined",
     "Comparison",
+    "ConditionalModel",
     "Critic",
     "CrossFit",
     "DivergedError",

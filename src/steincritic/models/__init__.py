@@ -15,6 +15,7 @@ from steincritic.models.adapters import (
 )
 from steincritic.models.base import DensityModel, Model, SamplingModel, as_model, dimension
 from steincritic.models.bounded import BoundedDensity
+from steincritic.models.conditional import ConditionalModel, as_conditional
 from steincritic.models.density import DistributionModel, LogDensity, PairModel
 from steincritic.models.grid import GridModel
 from steincritic.models.langevin import Langevin, LangevinModel
@@ -26,6 +27,7 @@ from steincritic.models.saved import load_saved, save_model
 __all__ = [
     "BoundedDensity",
     "BridgeStanPosterior",
+    "ConditionalModel",
     "DensityModel",
     "DiffusionModel",
     "DistributionModel",
@@ -48,6 +50,7 @@ __all__ = [
     "SbiPosterior",
     "SbiVectorField",
     "StanPosterior",
+    "as_conditional",
     "as_model",
     "dimension",
     "load_saved",
