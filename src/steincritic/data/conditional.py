@@ -33,8 +33,8 @@ def at_rows(
     wanted = conditional.targets if target is None else target
     if wanted is None:
         raise InputError(
-            "a conditional model needs to know which column is y: pass target='NAME' (--target NAME); the data "
-            f"have {listed(table.columns, _SHOWN)}"
+            "a conditional model needs to know which column is y: pass target='NAME' (--target NAME); the "
+            f"data have {listed(table.columns, _SHOWN)}"
         )
     if not conditional.can_be_sampled:
         raise InputError(
@@ -68,7 +68,7 @@ def _table(x: PointsLike, names: Sequence[str] | None) -> Table:
         for name, part in zip(columns, parts, strict=True):
             if part.dtype.kind not in "fiub":
                 raise InputError(
-                    f"column {name!r} must hold numbers, got {part.dtype}; code it as numbers, or leave it out"
+                    f"column {name!r} must hold numbers, got {part.dtype}; code it by numbers, or drop it"
                 )
         values = np.column_stack([part.astype(np.float64) for part in parts])
     else:

@@ -1,7 +1,7 @@
 """q(y | x): models of some columns given the others, known by their score in y alone.
 
-`ConditionalModel` is what a user has. `AtRows` is that model at the covariates of a dataset: an ordinary model of
-the columns (x, y) whose score is (0, s(y | x)) and whose draws have the very same x with y drawn anew. A
+`ConditionalModel` is what a user has. `AtRows` is that model at the covariates of a dataset: an ordinary
+model of the columns (x, y) whose score is (0, s(y | x)) and whose draws have the very same x with y drawn anew. A
 test that ranks a dataset among such draws is exact given x, whatever the law of x is.
 """
 
@@ -117,8 +117,8 @@ def _adapted(obj: Any) -> Any:
     adapted = adapt_conditional(obj)
     if adapted is None:
         raise InputError(
-            "a conditional model must have score(x, y) and sample(x, seed=0), be a pair of such functions, or "
-            f"turn x into a torch distribution; got {type(obj).__name__}"
+            "a conditional model must have score(x, y) and sample(x, seed=0), be a pair of such functions, "
+            f"or turn x into a torch distribution; got {type(obj).__name__}"
         )
     return adapted
 
