@@ -1,8 +1,8 @@
 """The published kernel test of conditional models [jitkrittum2020], and likelihood ratios as a ceiling.
 
-KCSD is the U-statistic of k(x, x') times the Stein kernel of y, with Gaussian kernels at the median distances of x
-and of y (of at most 600 rows), and 400 bootstrap draws with multinomial weights. FSCD has
-features at five places of x in place of k, trained for power.
+KCSD is the U-statistic of k(x, x') times the Stein kernel of y, with Gaussian kernels at the median distances
+of x and of y (of at most 600 rows), and 400 bootstrap draws with multinomial weights. FSCD has features at five
+places of x in place of k, trained for power.
 """
 
 import torch
@@ -27,14 +27,14 @@ def fscd_pvalue(x: Points, y: Points, score: Points, *, places: int = 5, seed: i
     """Places of x and both bandwidths trained for power on 3 rows of 10, tested on the others."""
     order = torch.randperm(len(x), generator=generator(seed, "split"))
     cut = int(_TRAINED * len(x))
-    train, test = (tuple(part[rows] for part in (x, y, score)) for rows in (order[:cut], order[cut:]))
+    train, test = order[:cut], order[cut:]
     drawn = torch.randn(places, x.shape[1], generator=generator(seed, "places"), dtype=x.dtype)
-    covariance = torch.cov(train[0].T).reshape(x.shape[1], -1)
-    at = train[0].mean(0) + drawn @ torch.linalg.cholesky(covariance).T
+    covariance = torch.cov(x[train].T).reshape(x.shape[1], -1)
+    at = x[train].mean(0) + drawn @ torch.linalg.cholesky(covariance).T
     widths = torch.tensor([median_square(x, seed=seed), median_square(y, seed=seed + 1)], dtype=x.dtype)
     with torch.enable_grad():
-        at, widths = _trained(*train, at, widths)
-    return bootstrap_pvalue(_at_places(*test, at, widths), seed=seed)
+        at, widths = _trained(x[train], y[train], score[train], at, widths)
+    return bootstrap_pvalue(_at_places(x[test], y[test], score[test], at, widths), seed=seed)
 
 
 def _at_places(x: Points, y: Points, score: Points, at: Points, widths: Tensor) -> Tensor:
@@ -89,9 +89,9 @@ def gaussian(r: Tensor, squared: float | Tensor) -> Tensor:
 
 
 def ratio_pvalues(problem: Problem, x: Points, y: Points, *, draws: int, seed: int) -> dict[str, float]:
-    """Exact p-values of the likelihood ratio: against the truth (most powerful), and against the best of a family.
+    """Exact p-values of likelihood ratios, by null draws of y at the same x.
 
-    Null draws are of y at the same x.
+    "known" is against the truth, so the most powerful test; "fitted" against the best of a family.
     """
     null = problem.model.sample(x.repeat(draws, 1), seed=seed).view(draws, len(x))
     ys = torch.cat((y.T, null))  # (1 + b, n)

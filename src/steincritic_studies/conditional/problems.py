@@ -1,4 +1,4 @@
-"""Two kinds of wrong conditional models [jitkrittum2020], as they were published: their names and sample sizes too."""
+"""Wrong conditional models of two kinds, with their published names and sample sizes [jitkrittum2020]."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
