@@ -22,6 +22,7 @@ from steincritic.models.langevin import Langevin, LangevinModel
 from steincritic.models.mixture import GaussianMixture
 from steincritic.models.perceptron_energy import PerceptronEnergy
 from steincritic.models.rbm import GaussianBernoulliRBM, random_rbm
+from steincritic.models.regression import Regression
 from steincritic.models.saved import load_saved, save_model
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "PairModel",
     "PerceptronEnergy",
     "PyMCPosterior",
+    "Regression",
     "SamplingModel",
     "SbiPosterior",
     "SbiVectorField",
