@@ -32,6 +32,7 @@ from steincritic.learning.fit import FittedEnergy, fit_energy
 from steincritic.learning.learnable import EnergyMLP
 from steincritic.learning.settings import Learning
 from steincritic.models.base import Model, as_model
+from steincritic.models.conditional import ConditionalModel
 from steincritic.stein.fssd import stein_witness
 from steincritic.stein.kernels import IMQ, RBF
 from steincritic.stein.tiles import ksd
@@ -50,6 +51,7 @@ __all__ = [
     "Checkup",
     "Combined",
     "Comparison",
+    "ConditionalModel",
     "Contamination",
     "Critic",
     "CrossFit",

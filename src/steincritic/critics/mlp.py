@@ -30,12 +30,15 @@ class MLP:
         learnable_slope: one trained slope per hidden unit, as in the paper's released code.
         start: "random" takes PyTorch's weights and zero biases, as the paper does; "zero" also clears
             the last layer, so that training starts at f = 0.
+        fixed: so many first coordinates are seen and never moved: f is zero there, as the critic of a
+            conditional model is at its covariates.
     """
 
     hidden: tuple[int, ...] = (128, 128)
     activation: str = "silu"
     learnable_slope: bool = False
     start: str = "random"
+    fixed: int = 0
 
     def __post_init__(self) -> None:
         if not isinstance(self.hidden, Sequence):
@@ -52,6 +55,7 @@ class MLP:
             check_count(width, name="hidden width")
         check_choice(self.activation, name="activation", choices=tuple(ACTIVATIONS))
         check_choice(self.start, name="start", choices=("random", "zero"))
+        check_count(self.fixed, name="fixed", least=0)
 
     def init(self, dim: int, seeds: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Parameters:
         members = [self._init_member(dim, seed) for seed in seeds]
@@ -79,6 +83,7 @@ class MLP:
                 member[name] = (2 * uniform - 1) / math.sqrt(shape[0])
         if self.start == "zero":
             member[f"w{len(self.hidden) + 1}"].zero_()
+        member[f"w{len(self.hidden) + 1}"][:, : self.fixed] = 0
         return member
 
     @property
@@ -145,10 +150,12 @@ class MLP:
         product for both, forwards and backwards.
         """
         if probe is None:
-            return exact_pullback(self._activation, len(self.hidden), parameters, x, buffers)
+            *values, exact = exact_pullback(self._activation, len(self.hidden), parameters, x, buffers)
+            return values[0], values[1], self._keeping(exact)
         n, last = x.shape[1], len(self.hidden) + 1
         rows = [buffers.take("rows", (len(x), 2 * n, x.shape[2]), x)]  # (e, 2n, .) into each layer
         rows[0][:, :n], rows[0][:, n:] = x, probe
+        rows[0][:, n:, : self.fixed] = 0
         tapes = [_Tape(self._activation, layer, parameters, buffers) for layer in self._layers]
         for tape in tapes:
             rows.append(tape.forward(rows[-1]))
@@ -167,7 +174,20 @@ class MLP:
                 if layer > 1:
                     cotangent = tapes[layer - 2].backward(cotangent, parameters[f"w{layer}"], into)
 
-        return f, div_f, pull
+        return f, div_f, self._keeping(pull)
+
+    def _keeping(self, pull: Pullback) -> Pullback:
+        """The pullback without what would move fixed coordinates."""
+        if not self.fixed:
+            return pull
+        last = len(self.hidden) + 1
+
+        def keep(f_cotangent: BankPoints, div_cotangent: BankPerPoint, into: Parameters) -> None:
+            pull(f_cotangent, div_cotangent, into)
+            into[f"w{last}"][..., : self.fixed] = 0
+            into[f"b{last}"][..., : self.fixed] = 0
+
+        return keep
 
 
 class _Tape:

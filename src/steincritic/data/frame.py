@@ -45,6 +45,28 @@ class Frame:
         return ScoredPoints((points.x - location) / scale, points.score * scale)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class RowFrame:
+    """A location and a scale for each of the n rows that every dataset has: those of y given x there."""
+
+    location: Tensor  # (n, d)
+    scale: Tensor
+
+    @classmethod
+    def of(cls, draws: Tensor, covariates: int) -> "RowFrame":
+        """From (k, n, d) draws with the same x in each: y by its own draws at each row, x over the rows."""
+        rows, y = Frame.of(draws[0, :, :covariates]), draws[..., covariates:].to(torch.float64)
+        spread = y.std(0)
+        location = torch.cat([rows.location.expand(len(spread), -1), y.mean(0)], 1)
+        scale = torch.cat([rows.scale.expand(len(spread), -1), spread], 1)
+        return cls(location, torch.where(scale > 0, scale, torch.ones_like(scale)))
+
+    def enter(self, points: ScoredPoints) -> ScoredPoints:
+        """Of (..., k n, d) points, row after row."""
+        sets = points.map(lambda t: t.unflatten(-2, (-1, len(self.location))))
+        return Frame(self.location, self.scale).enter(sets).map(lambda t: t.flatten(-3, -2))
+
+
 def model_frame(model: Model | None, points: ScoredPoints, *, seed: int, draws: int = _DRAWS) -> Frame:
     """Location and scale of the model, from its own draws where it has any, else of the points."""
     if isinstance(model, SamplingModel):

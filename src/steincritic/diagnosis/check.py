@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from steincritic.data.conditional import Target, at_rows
 from steincritic.data.layout import Rows, Table
 from steincritic.data.points import PointsLike, ScoredPoints, arranged, model_and_points, reading_notes
 from steincritic.data.tables import load_table
 from steincritic.devices import DeviceLike
+from steincritic.diagnosis import conditional
 from steincritic.diagnosis.coordinates import Coordinate, find_coordinates
 from steincritic.diagnosis.doctor.doctor import Checkup, glance
 from steincritic.diagnosis.findings import Finding, beyond_tolerance, fallback, find
@@ -32,6 +34,7 @@ from steincritic.gof.test import GofTest
 from steincritic.gof.tolerance import ToleranceLike
 from steincritic.models.base import Model, ModelLike, SamplingModel
 from steincritic.models.bounded import coordinates_of
+from steincritic.models.conditional import AtRows, is_conditional
 from steincritic.models.coordinates import Bounds, columns_of
 from steincritic.rng import derive
 from steincritic.training.critic import Critic
@@ -64,6 +67,7 @@ class CheckResult:
     names: tuple[str, ...]
     level: float
     seed: int
+    covariates: int = 0  # first columns, which the model is given
     rows: Rows | None = None  # where the data stand in their file; None where x was no table
 
     def row(self, k: int | Tensor) -> str:
@@ -101,7 +105,7 @@ class CheckResult:
         subject = self.test.subject
         sentences = [f"Region {region}." for region in self.regions[:_SHOWN]]
         wrong = self.wrong_coordinates
-        if wrong:
+        if wrong and not (self.covariates and len(self.coordinates) == 1):  # y alone: that is the verdict
             listed = ", ".join(map(str, wrong[:_SHOWN]))
             more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
             sentences.insert(0, f"Coordinates that do not fit: {listed}{more}.")
@@ -109,7 +113,7 @@ class CheckResult:
             first = ", ".join(self.row(int(k)) for k in self.points.flagged[:5])
             many = f"{len(self.points)} of {len(self.data)} {subject.points}"
             sentences.insert(
-                1,
+                len(sentences) and 1,
                 f"{many} are not explained by the {subject.model}, among them rows {first} (false discovery "
                 f"rate {self.points.fdr:g}).",
             )
@@ -277,6 +281,7 @@ def check(
     seed: int = 0,
     names: Sequence[str] | None = None,
     device: DeviceLike = None,
+    target: Target | None = None,
     dependent: bool = False,
     units: Units = "standard",
     bounds: Bounds | None = None,
@@ -285,8 +290,8 @@ def check(
     """Test the model, and show where it fails if it does.
 
     Args:
-        model: q: anything `as_model` takes. Without a sampler points have no p-values and there are no
-            regions; None where x is ScoredPoints.
+        model: q: anything `as_model` takes, or with a target `as_conditional`. Without a sampler points have
+            no p-values and there are no regions; None where x is ScoredPoints.
         x: data: tensor, array, frame, table, file path or ScoredPoints. Rows of a table keep the numbers that
             they have in its file.
         test: as for `gof_test`; or the result of a test of the same model on the same data.
@@ -295,6 +300,7 @@ def check(
         seed: decides every random choice.
         names: of the columns; those of a frame, else x1, x2, ...
         device: where to compute; a GPU where there is one by default.
+        target: the columns of y, where the model is that of y given the others; as for `gof_test`.
         dependent: rows are in time order and depend on each other; as for `gof_test`.
         units: of the Fisher divergence: "standard" for columns in standard deviations of the model, "raw" for
             those of the data. Of a model with bounds it is in coordinates without.
@@ -311,6 +317,9 @@ def check(
     check_level(fdr)
     check_choice(units, name="units", choices=UNITS)
     given = load_table(x) if isinstance(x, str | Path) else x
+    if target is not None or is_conditional(model):
+        model, given = at_rows(model, given, target, names)
+        names = given.columns
     adapted, points = model_and_points(model, given, device=device, bounds=bounds, names=names)
     used = arranged(given, adapted)
     columns = names if names is not None and used is given else getattr(used, "columns", None)
@@ -353,6 +362,8 @@ def diagnose(
         lengths: of blocks of such rows.
         in_order: halves are the first and the second half of the rows.
     """
+    if isinstance(model, AtRows):
+        return _diagnose_given(model, points, test, names, level=level, fdr=fdr, seed=seed, units=units)
     within = coordinates_of(model)
     halves = split_in_halves(model, points, seed=derive(seed, "diagnosis"), in_order=in_order)
     halves = in_own_columns(halves, within)
@@ -371,6 +382,39 @@ def diagnose(
         names=names,
         level=level,
         seed=seed,
+    )
+
+
+def _diagnose_given(
+    model: AtRows,
+    points: ScoredPoints,
+    test: GofResult,
+    names: tuple[str, ...],
+    *,
+    level: float,
+    fdr: float,
+    seed: int,
+    units: Units,
+) -> CheckResult:
+    """Where q(y | x) fails. Regions of x are among what was seen; x itself is never missing anywhere."""
+    if units != "standard":
+        raise InputError("the Fisher divergence of y given x is in the model's spread at x: units='standard'")
+    rows = conditional.Rows.of(model, points, seed=derive(seed, "diagnosis"))
+    return CheckResult(
+        test=test,
+        seen=rows.seen(test, names, level) if test.rejected else (),
+        points=rows.find_points(fdr=fdr, listed=test.rejected, seed=derive(seed, "points")),
+        missing=None,
+        coordinates=find_coordinates(rows.halves, names, seed=derive(seed, "coordinates")),
+        regions=(),
+        fisher=fisher_bound(rows.halves),
+        checkup=glance(model, points.x, seed=derive(seed, "glance")),
+        halves=rows.halves,
+        data=points,
+        names=names,
+        level=level,
+        seed=seed,
+        covariates=model.covariates,
     )
 
 

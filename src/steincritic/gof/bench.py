@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from steincritic.data.frame import Frame, Whitening
+from steincritic.data.frame import Frame, RowFrame, Whitening
 from steincritic.data.points import ScoredPoints
 from steincritic.errors import InputError
 from steincritic.lenses.lens import Lens, PreparedLens, Scale, Seen, Tail, leave_one_out
@@ -24,7 +24,7 @@ NARROW = 3.0  # widest over narrowest direction of the model from which on white
 class Setting:
     """The coordinates in which lenses look: of one scale, or uncorrelated as well."""
 
-    frame: Frame
+    frame: Frame | RowFrame
     whitening: Whitening | None  # None where it would change next to nothing
 
     @classmethod

@@ -22,6 +22,7 @@ from steincritic.data.points import sample_points
 from steincritic.errors import InputError
 from steincritic.files import read_tensors, write_tensors
 from steincritic.models.base import SamplingModel
+from steincritic.models.conditional import AtRows
 
 _KIND = "null runs"
 _BOUND = 256 * 2**20  # bytes
@@ -100,6 +101,7 @@ def fingerprint(model: SamplingModel, n: int, like: Tensor, settings: Mapping[st
     draws = sample_points(model, min(max(n, _FEWEST_DRAWS), _MOST_DRAWS), seed=0, like=like)
     about = (_code(), torch.__version__, np.__version__, n, str(like.dtype), like.device.type, settings)
     digest = hashlib.sha256(repr(about).encode())
-    for tensor in (draws.x, draws.score):
+    rows = [model.rows] if isinstance(model, AtRows) else []  # of which the draws may show some alone
+    for tensor in (draws.x, draws.score, *rows):
         digest.update(tensor.contiguous().cpu().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias, cast
 
+from steincritic.data.conditional import Target, at_rows
 from steincritic.data.points import PointsLike, ScoredPoints, arranged, model_and_points, reading_notes
 from steincritic.devices import DeviceLike
 from steincritic.errors import DoubtfulWarning, InputError, check_level, did_you_mean, listed
@@ -13,6 +14,7 @@ from steincritic.gof.aggregated import KsdAgg
 from steincritic.gof.assumptions import find_caveats, slowness
 from steincritic.gof.combined import FEWEST as _FEW
 from steincritic.gof.combined import Combined
+from steincritic.gof.conditional import caveats_at_rows, check_for_rows
 from steincritic.gof.crossfit import CrossFit
 from steincritic.gof.fitted import Fitted
 from steincritic.gof.fssd import Fssd
@@ -24,6 +26,7 @@ from steincritic.gof.test import GofTest
 from steincritic.gof.tolerance import ToleranceLike, as_tolerance
 from steincritic.models.base import Model, ModelLike, SamplingModel
 from steincritic.models.bounded import coordinates_of
+from steincritic.models.conditional import AtRows, is_conditional
 from steincritic.models.coordinates import Bounds, columns_of
 
 TestName: TypeAlias = Literal["combined", "crossfit", "split", "ksd", "ksdagg", "fssd"]
@@ -44,6 +47,7 @@ def gof_test(
     seed: int = 0,
     device: DeviceLike = None,
     *,
+    target: Target | None = None,
     dependent: bool = False,
     names: Sequence[str] | None = None,
     bounds: Bounds | None = None,
@@ -52,7 +56,8 @@ def gof_test(
     """Does the model fit the data?
 
     Args:
-        model: q: anything `as_model` takes; None where x is ScoredPoints and the test needs no draws.
+        model: q: anything `as_model` takes, or with a target `as_conditional`; None where x is ScoredPoints
+            and the test needs no draws.
         x: the data: tensor, array, frame, file path, or ScoredPoints.
         test: a value such as `sc.Split(train=0.3)`, or the name of one with its defaults: "combined",
             "crossfit", "split", "ksd", "ksdagg" or "fssd". None takes the combined test: exact where the
@@ -60,6 +65,8 @@ def gof_test(
         level: the accepted probability of a false alarm.
         seed: decides every random choice.
         device: where to compute; a GPU where there is one by default.
+        target: the column of y, or several, by name or by number from 0, where the model is that of y given
+            the other columns.
         dependent: rows are in time order and depend on each other. The test then goes by scores alone, with
             random signs for blocks that are longer the more slowly the rows change; approximate.
         names: of the columns, for what is said about them; those of a frame, else x1, x2, ...
@@ -76,12 +83,17 @@ def gof_test(
     """
     check_level(level)
     test = tolerant(test, tolerance)
+    if target is not None or is_conditional(model):
+        model, x = at_rows(model, x, target, names)
+        names = x.columns
     adapted, points = model_and_points(model, x, device=device, bounds=bounds, names=names)
     used = arranged(x, adapted)
     chosen, reason = choose_test(test, adapted, len(points))
     notes = [] if reason is None else [f"Test {chosen.name}: {reason}."]
     if dependent and isinstance(adapted, Fitted):
         raise InputError("rows that depend on each other cannot be tested against a Fitted model yet")
+    if isinstance(adapted, AtRows):
+        check_for_rows(chosen, dependent=dependent)
     if dependent:
         chosen, *notes = _for_dependent_rows(chosen, points)
     (result,) = chosen.run(adapted, points.alone(), level=level, seeds=[seed])
@@ -127,6 +139,8 @@ def caveats_of(
 ) -> tuple[Caveat, ...]:
     """What this test takes for granted and these points do not show."""
     labels = None if names is None else [str(name) for name in names]
+    if isinstance(model, AtRows):
+        return caveats_at_rows(model, points, labels)
     found = find_caveats(model, points, labels, by_scores=result.threshold not in _BY_DRAWS)
     if dependent:
         found = tuple(caveat for caveat in found if caveat.kind != "dependent rows")

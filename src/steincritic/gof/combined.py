@@ -41,6 +41,7 @@ from steincritic.gof.bench import (
     label_of,
 )
 from steincritic.gof.cache import NullCache
+from steincritic.gof.conditional import arranged, draws_at_rows, setting_at_rows
 from steincritic.gof.fitted import FITTED_DATA, Fitted, OwnSetting, quick
 from steincritic.gof.null import as_null_tensor
 from steincritic.gof.null_runs import Measure, NullRuns, NullSets
@@ -58,6 +59,7 @@ from steincritic.lenses.lens import Lens
 from steincritic.lenses.modes import Modes
 from steincritic.lenses.moments import Moments
 from steincritic.models.base import Model, SamplingModel
+from steincritic.models.conditional import AtRows
 from steincritic.rng import derive, generator
 
 FEWEST = 3  # points that have a spread
@@ -143,7 +145,11 @@ class Combined:
             from steincritic.gof.multiplier import run_without_draws  # which builds on this file
 
             return run_without_draws(self, model, datasets, level, seeds)
-        config = quick(self) if isinstance(model, Fitted) else self
+        config = self
+        if isinstance(model, AtRows):
+            config, model, datasets = arranged(self, model, datasets, Combined())
+        elif isinstance(model, Fitted):
+            config = quick(self)
         run = _Run(config, model, datasets, level, tuple(seeds))
         return [run.result(t) for t in range(len(seeds))]
 
@@ -203,12 +209,16 @@ class _Run:
     @cached_property
     def model_draws(self) -> ScoredPoints:
         seed = derive(self.config.null_seed, "draws")
+        if isinstance(self.model, AtRows):
+            return draws_at_rows(self.model, seed=seed, like=self.datasets.x)
         return sample_points(self.model, _DRAWS, seed=seed, like=self.datasets.x)
 
     @cached_property
     def setting(self) -> Setting:
         if self.fitted is not None:
             return OwnSetting.at(self.model_draws, whole=self.fitted.whole)
+        if isinstance(self.model, AtRows):
+            return setting_at_rows(self.model, self.model_draws)
         return Setting.of(self.model_draws)
 
     @cached_property
@@ -333,7 +343,10 @@ class _Run:
         if not still:
             return {}
         each = list(self.datasets.each())
-        shuffled = [each[t].shuffled(seed=derive(self.seeds[t], "order")) for t in still]
+        if isinstance(self.model, AtRows):  # null sets have its order of rows
+            shuffled = [each[t] for t in still]
+        else:
+            shuffled = [each[t].shuffled(seed=derive(self.seeds[t], "order")) for t in still]
         seeds = [derive(self.seeds[t], "observed") for t in still]
         entries = self.trained.bench.entries(ScoredPoints.stack(shuffled), seeds).cpu()
         return {t: self._by_all(t, row) for t, row in zip(still, entries, strict=True)}

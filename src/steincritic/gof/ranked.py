@@ -10,6 +10,7 @@ from torch import Tensor
 from steincritic.gof.bench import Column
 from steincritic.gof.null import rank_pvalues
 from steincritic.gof.result import Reading
+from steincritic.lenses import conditional
 from steincritic.lenses.lens import combined
 
 # How loud each number is heard; 1 where not named. Numbers that others cover are heard softly: they count
@@ -40,6 +41,9 @@ def loudness(columns: Sequence[Column]) -> Tensor:
     coupled = any(column.whitened for column in columns)
     loud = []
     for column in columns:
+        if column.lens.startswith("residual"):
+            loud.append(conditional.LOUDNESS.get(column.number, conditional.SOFTLY))
+            continue
         usual = _LOUDNESS.get(column.number, 1.0)
         dense = _DENSE.get(column.number, usual) if coupled else usual
         loud.append(_WHITENED * usual if column.whitened else dense)

@@ -65,7 +65,7 @@ class Critics:
 
     def prepare(self, draws: ScoredPoints, *, n: int, seed: int) -> "PreparedCritics":
         check_folds(n, self.folds)
-        return PreparedCritics(self, len(coordinate_blocks(draws.dim)))
+        return PreparedCritics(self, len(moved_blocks(draws.dim, self.network.fixed)))
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,11 @@ def check_folds(n: int, folds: int) -> None:
             f"x has {n} points; {folds} folds need at least two each: collect {2 * folds} points, or use a "
             "kernel test"
         )
+
+
+def moved_blocks(dim: int, fixed: int) -> tuple[slice, ...]:
+    """Blocks of the coordinates that critics move."""
+    return tuple(slice(b.start + fixed, b.stop + fixed) for b in coordinate_blocks(dim - fixed))
 
 
 def largest(shares: Tensor) -> Tensor:
@@ -131,7 +136,7 @@ class _Looks:
 
     def __init__(self, held_out: ScoredPoints, config: Critics) -> None:
         self._held_out, self._config = held_out, config
-        self._blocks = coordinate_blocks(held_out.dim)
+        self._blocks = moved_blocks(held_out.dim, config.network.fixed)
         self.early: list[Tensor] = []
         self.late: list[Tensor] = []
 

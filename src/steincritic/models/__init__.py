@@ -15,6 +15,7 @@ from steincritic.models.adapters import (
 )
 from steincritic.models.base import DensityModel, Model, SamplingModel, as_model, dimension
 from steincritic.models.bounded import BoundedDensity, BoundedModel
+from steincritic.models.conditional import ConditionalModel, as_conditional
 from steincritic.models.density import DistributionModel, LogDensity, PairModel
 from steincritic.models.grid import GridModel
 from steincritic.models.langevin import Langevin, LangevinModel
@@ -22,12 +23,14 @@ from steincritic.models.mixture import GaussianMixture
 from steincritic.models.normal_fit import FitNormal
 from steincritic.models.perceptron_energy import PerceptronEnergy
 from steincritic.models.rbm import GaussianBernoulliRBM, random_rbm
+from steincritic.models.regression import Regression
 from steincritic.models.saved import load_saved, save_model
 
 __all__ = [
     "BoundedDensity",
     "BoundedModel",
     "BridgeStanPosterior",
+    "ConditionalModel",
     "DensityModel",
     "DiffusionModel",
     "DistributionModel",
@@ -47,10 +50,12 @@ __all__ = [
     "PairModel",
     "PerceptronEnergy",
     "PyMCPosterior",
+    "Regression",
     "SamplingModel",
     "SbiPosterior",
     "SbiVectorField",
     "StanPosterior",
+    "as_conditional",
     "as_model",
     "dimension",
     "load_saved",

@@ -1,0 +1,1 @@
+"""Conditional models, beside the published kernel test and the likelihood ratio."""
