@@ -23,13 +23,13 @@ OUTWARD = "scores that point outward"
 FITTED = "fitted to these rows"  # of the model, not of the data alone
 _RARE = 0.01  # of any false word about dependence
 _LAGS = 3
-_FEWEST = 20  # rows that are looked at
+FEWEST = 20  # rows that are looked at
 _REPEATED = 0.01  # share of repeated rows where columns are continuous; where all are rounded
 _REPEATED_ROUNDED = 0.2
 _DISTINCT = 0.5  # share of distinct values below which a column is called rounded
 _WHOLE = 0.9  # the same of whole numbers
 _FLAT = 1e-10  # variance along the flattest direction, in standardized columns
-_TOO_WELL = 1e-3  # probability of Stein moments so near to zero
+TOO_WELL = 1e-3  # probability of Stein moments so near to zero
 _PER_NUMBER = 8  # rows per Stein moment
 _NEAR = 0.05  # share of rows nearest to an edge; four times as many further in
 _MANY = 100  # rows from which on these are at least 10, else 5
@@ -66,7 +66,7 @@ def find_caveats(
     Args:
         by_scores: the test has no draws of the model, so that edges of the support count.
     """
-    if len(points) < _FEWEST:
+    if len(points) < FEWEST:
         return ()
     labels = names or [f"x{j + 1}" for j in range(points.dim)]
     some = ScoredPoints(points.x[:_MOST].double().cpu(), points.score[:_MOST].double().cpu())
@@ -241,7 +241,7 @@ def dependence_of_rows(x: Tensor) -> tuple[int, float, int, bool] | None:
     n = len(x)
     series = torch.cat([_ranks(x), _ranks((x - x.median(0).values).abs())], 1)
     z = (series - series.mean(0)) / series.std(0, unbiased=False).clamp(min=1e-12)
-    lags = [lag for lag in range(1, _LAGS + 1) if n - lag >= _FEWEST // 2]
+    lags = [lag for lag in range(1, _LAGS + 1) if n - lag >= FEWEST // 2]
     correlations = torch.stack([(z[lag:] * z[:-lag]).mean(0) for lag in lags])
     bound = NormalDist().inv_cdf(1 - _RARE / (2 * correlations.numel()))
     strength = (correlations + 1 / n).abs() * torch.tensor([[math.sqrt(n - lag)] for lag in lags])
@@ -275,7 +275,7 @@ def _fitted(sight: _Sight) -> Iterator[Caveat]:
             FITTED,
             f"{share:.0%} of the rows are among those that the model was fitted to. {way_out}",
         )
-    elif (chance := _too_well(sight.model, sight.points)) < _TOO_WELL:
+    elif (chance := _too_well(sight.model, sight.points)) < TOO_WELL:
         yield Caveat(
             FITTED,
             "The model fits these rows better than its own draws would (so near has probability "
@@ -298,11 +298,11 @@ def _too_well(model: Model | None, points: ScoredPoints) -> float:
         parts.append((model.shares(points.x) - model.weights)[:, 1:])
     most = len(x) // _PER_NUMBER
     groups = [*parts, torch.cat(parts, 1)]
-    chances = [_nearness(group) for group in groups if 0 < group.shape[1] <= most]
+    chances = [nearness(group) for group in groups if 0 < group.shape[1] <= most]
     return min(1.0, len(chances) * min(chances)) if chances else 1.0
 
 
-def _nearness(values: Tensor) -> float:
+def nearness(values: Tensor) -> float:
     """P(chi-squared <= T) for Hotelling's T of (n, k) values whose mean is zero."""
     eigenvalues, turn = torch.linalg.eigh(torch.atleast_2d(values.T.cov()))
     if not bool(eigenvalues.isfinite().all()) or not float(eigenvalues[-1]) > 0:

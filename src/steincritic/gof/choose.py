@@ -14,7 +14,7 @@ from steincritic.gof.aggregated import KsdAgg
 from steincritic.gof.assumptions import find_caveats, slowness
 from steincritic.gof.combined import FEWEST as _FEW
 from steincritic.gof.combined import Combined
-from steincritic.gof.conditional import check_for_rows
+from steincritic.gof.conditional import caveats_at_rows, check_for_rows
 from steincritic.gof.crossfit import CrossFit
 from steincritic.gof.fssd import Fssd
 from steincritic.gof.kernel import Ksd
@@ -99,6 +99,8 @@ def caveats_of(
 ) -> tuple[Caveat, ...]:
     """What this test takes for granted and these points do not show."""
     labels = None if names is None else [str(name) for name in names]
+    if isinstance(model, AtRows):
+        return caveats_at_rows(model, points, labels)
     found = find_caveats(model, points, labels, by_scores=result.threshold not in _BY_DRAWS)
     if dependent:
         found = tuple(caveat for caveat in found if caveat.kind != "dependent rows")

@@ -4,6 +4,7 @@ Given x, the data and the null sets are exchangeable under the model, so ranks a
 All of them have one order of rows, drawn beforehand: folds of critics are then fair samples of x.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,18 @@ import torch
 
 from steincritic.data.frame import RowFrame
 from steincritic.data.points import ScoredPoints, sample_points
-from steincritic.errors import InputError
+from steincritic.errors import InputError, listed
+from steincritic.gof.assumptions import (
+    FEWEST,
+    FITTED,
+    TOO_WELL,
+    dependence_of_rows,
+    discrete_columns,
+    nearness,
+)
 from steincritic.gof.bench import Setting
 from steincritic.gof.plan import PLENTIFUL
+from steincritic.gof.result import Caveat
 from steincritic.gof.test import GofTest
 from steincritic.lenses.conditional import ResidualKernels, ResidualMoments
 from steincritic.lenses.critics import Critics
@@ -24,6 +34,8 @@ from steincritic.rng import generator
 if TYPE_CHECKING:
     from steincritic.gof.combined import Combined
 
+_LOOKED_AT = 5_000  # rows, the first ones
+_PER_NUMBER = 8  # rows per Stein moment
 _PER_ROW = (
     20,
     100,
@@ -63,6 +75,47 @@ def check_for_rows(test: GofTest, *, dependent: bool) -> None:
     if dependent:
         raise InputError(
             "dependent rows are for models of all columns: a conditional model draws y row by row"
+        )
+
+
+def caveats_at_rows(
+    model: AtRows, points: ScoredPoints, names: Sequence[str] | None = None
+) -> tuple[Caveat, ...]:
+    """What the test takes for granted of y given x, and these points do not show; x may be as it likes."""
+    labels = names or [f"x{j + 1}" for j in range(points.dim)]
+    if len(points) < FEWEST:
+        return ()
+    some = points[:_LOOKED_AT].to("cpu", torch.float64)
+    return tuple(_caveats(some, model.covariates, labels))
+
+
+def _caveats(points: ScoredPoints, p: int, names: Sequence[str]) -> Iterator[Caveat]:
+    x, y, score = points.x[:, :p], points.x[:, p:], points.score[:, p:]
+    for kind, columns in zip(("discrete", "rounded"), discrete_columns(y), strict=True):
+        if columns:
+            which = listed([names[p + j] for j in columns], len(columns))
+            what = "Whole numbers alone" if kind == "discrete" else "The same values again and again"
+            yield Caveat(
+                f"{kind} columns",
+                f"{what} in {which}: a model of continuous values is rejected with enough rows.",
+            )
+    if (found := dependence_of_rows(score)) is not None:
+        column, correlation, lag, _ = found
+        other = "in the next row" if lag == 1 else f"{lag} rows further on"
+        yield Caveat(
+            "dependent rows",
+            f"Rows depend on each other: the score of {names[p + column]} has correlation {correlation:.2f} "
+            f"with its value {other}. The p-value is for rows of y that are independent given x.",
+        )
+    spread = x.std(0)
+    z = ((x - x.mean(0)) / spread)[:, spread > 0]
+    parts = torch.cat([score, (score[:, None, :] * z[:, :, None]).flatten(1)], 1)
+    if len(points) >= _PER_NUMBER * parts.shape[1] and (chance := nearness(parts)) < TOO_WELL:
+        yield Caveat(
+            FITTED,
+            "The model fits these rows better than its own draws would (so near has probability "
+            f"{chance:.1g}): it looks fitted to them. The p-value is for rows that the model has not seen: "
+            "test it on others, held out.",
         )
 
 

@@ -1,8 +1,8 @@
 """q(y | x): models of some columns given the others, known by their score in y alone.
 
 `ConditionalModel` is what a user has. `AtRows` is that model at the covariates of a dataset: an ordinary
-model of the columns (x, y) whose score is (0, s(y | x)) and whose draws have the very same x with y drawn anew. A
-test that ranks a dataset among such draws is exact given x, whatever the law of x is.
+model of the columns (x, y) whose score is (0, s(y | x)) and whose draws have the very same x with y drawn
+anew. A test that ranks a dataset among such draws is exact given x, whatever the law of x is.
 """
 
 import inspect
