@@ -27,6 +27,7 @@ from steincritic.gof.result import Caveat
 from steincritic.gof.test import GofTest
 from steincritic.lenses.conditional import ResidualKernels, ResidualMoments
 from steincritic.lenses.critics import Critics
+from steincritic.lenses.predicted import PredictedMoments
 from steincritic.models.conditional import AtRows
 from steincritic.rng import generator
 
@@ -53,7 +54,11 @@ def arranged(
         )
     order = torch.randperm(n, generator=generator(config.null_seed, "rows"))
     if config.lenses == usual.lenses:
-        lenses = (ResidualMoments(covariates=p), ResidualKernels(covariates=p))
+        lenses = (
+            ResidualMoments(covariates=p),
+            ResidualKernels(covariates=p),
+            PredictedMoments(covariates=p),
+        )
         config = replace(config, lenses=lenses)
     critics = config.critics
     if critics is not None:

@@ -37,6 +37,7 @@ LOUDNESS = {
         ("shift by slope, many", "spread by slope, many", "shift by curve", "shift by product"), 4.0
     ),
     "shift by square": 8.0,
+    **{"spread by predicted spread": 4.0, "shift by predicted mean": 2.0, "spread by predicted mean": 2.0},
     **dict.fromkeys(("tails by overall", "spread by square", "spread by region"), 2.0),
     **dict.fromkeys(
         ("skewness by slope, many", "tails by slope, many", "pair by overall", "pair by slope"), 2.0
