@@ -10,7 +10,7 @@ from steincritic.devices import DeviceLike
 from steincritic.errors import DoubtfulWarning, InputError, check_level, did_you_mean
 from steincritic.gof import multiplier, serial
 from steincritic.gof.aggregated import KsdAgg
-from steincritic.gof.assumptions import find_caveats, slowness
+from steincritic.gof.assumptions import find_caveats, slowness, unseen_weights
 from steincritic.gof.combined import FEWEST as _FEW
 from steincritic.gof.combined import Combined
 from steincritic.gof.crossfit import CrossFit
@@ -19,6 +19,7 @@ from steincritic.gof.kernel import Ksd
 from steincritic.gof.result import Caveat, GofResult
 from steincritic.gof.split import Split
 from steincritic.gof.test import GofTest
+from steincritic.lenses.noise import Noise
 from steincritic.models.base import Model, ModelLike, SamplingModel
 
 TestName: TypeAlias = Literal["combined", "crossfit", "split", "ksd", "ksdagg", "fssd"]
@@ -88,6 +89,8 @@ def caveats_of(
     """What this test takes for granted and these points do not show."""
     labels = None if names is None else [str(name) for name in names]
     found = find_caveats(model, points, labels, by_scores=result.threshold not in _BY_DRAWS)
+    if result.threshold not in _BY_DRAWS and Noise.name not in result.settings.get("lenses", ()):
+        found = (*found, *unseen_weights(model, points))
     if dependent:
         found = tuple(caveat for caveat in found if caveat.kind != "dependent rows")
         worth = result.n / slowness(points.x.double().cpu())
