@@ -77,6 +77,15 @@ class Source:
             yield part, _mix(index.mul_(_GOLDEN).add_(self.key))
 
 
+def hashed_uniforms(x: Tensor, *, seed: int) -> Tensor:
+    """(n, d) numbers in [0, 1) in double precision, each row a hash of a row of x and the seed alone."""
+    bits = x.to(torch.float64).contiguous().view(torch.int64)
+    key = derive(seed, "rows")
+    index = torch.arange(1, x.shape[-1] + 1, device=x.device) * _GOLDEN
+    row = _mix(_mix(bits + index).sum(-1, keepdim=True).add_(key))
+    return _shift_right(_mix(row + index), 64 - 53).to(torch.float64).mul_(2.0**-53)
+
+
 class Purpose(IntEnum):
     """What a counter stream is drawn for; part of the hash, so purposes never share numbers."""
 

@@ -37,6 +37,14 @@ class Frame:
         scale = x.std(-2, keepdim=stacked) if x.shape[-2] > 1 else torch.zeros_like(location)
         return cls(location, torch.where(scale > 0, scale, torch.ones_like(scale)))
 
+    @classmethod
+    def by_scores(cls, points: ScoredPoints) -> "Frame":
+        """One over the standard deviation of the score: for a normal model its standard deviation, for one
+        with several modes about that within a mode."""
+        steep = points.score.to(torch.float64).std(-2)
+        scale = 1 / torch.where((steep > 0) & steep.isfinite(), steep, torch.ones_like(steep))
+        return cls(points.x.to(torch.float64).mean(-2), scale)
+
     def __repr__(self) -> str:
         return f"Frame({counted(self.scale.shape[-1], 'dimension')})"
 

@@ -18,6 +18,7 @@ from steincritic.gof.null import rank_pvalues
 from steincritic.lenses.cells import Partition, PreparedCells
 from steincritic.lenses.lens import PreparedLens, Seen, TellingLens, normal_evidence
 from steincritic.lenses.modes import PreparedModes
+from steincritic.lenses.noise import PreparedNoise
 
 _LOOKED_AT = 60  # entries, the loudest, that are kept
 _MODES = 0.8  # of the variance across, from which on halves are modes; 0.64 for a normal law
@@ -42,7 +43,8 @@ class Entry:
 
     @property
     def kind(self) -> str:
-        return "cell" if isinstance(self.prepared, PreparedCells) else self.number
+        kinds = {PreparedCells: "cell", PreparedNoise: "mode"}
+        return next((kind for lens, kind in kinds.items() if isinstance(self.prepared, lens)), self.number)
 
     @property
     def errors(self) -> float:

@@ -27,12 +27,13 @@ from steincritic.gof.result import DATA, Reading, Subject
 from steincritic.lenses.lens import normal_evidence
 from steincritic.lenses.modes import PreparedModes
 from steincritic.lenses.moments import DIRECTIONS, PreparedMoments
+from steincritic.lenses.noise import PILOT, PreparedNoise
 from steincritic.models.coordinates import Coordinates
 
 MOST = 8  # findings that are listed
 _CELLS = 3  # cells that are listed
 _OFF = 0.1  # standard deviations
-_SHAPE_ALONE = ("skewness", "tails", "radial tails", "bend", "extreme together")  # no means and no spreads
+_SHAPE_ALONE = ("skewness", "tails", "radial tails", "bend", "extreme together", "mode")  # no mean, no spread
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,8 +90,9 @@ def find(
     told = [one for one in told if one.sure] or ([] if first else single or told)
     said: list[_Told] = []
     for one in _joint_first(told):
-        cells = sum(other.kind == "cell" for other in said)
-        if not any(_covers(other, one) for other in said) and (one.kind != "cell" or cells < _CELLS):
+        alike = sum(other.kind == one.kind for other in said)
+        few = one.kind not in ("cell", "mode") or alike < _CELLS
+        if few and not any(_covers(other, one) for other in said):
             said.append(one)
     return (*first, *(one.finding for one in said))[:MOST]
 
@@ -192,7 +194,9 @@ def _tell(
     kind, columns, place = entry.kind, entry.columns, torch.zeros(0)
     draws: ScoredPoints | None = examined.draws
     said: words.Told | None
-    if draws is None and examined.bench.bench.setting.whitening is not None:
+    if kind == "mode":
+        said, columns, place = _of_mode(entry, data, draws, names, subject)
+    elif draws is None and examined.bench.bench.setting.whitening is not None:
         said = None  # a mean or a spread of one column shows in the Stein values of others
     elif draws is None:
         said = words.near_normal(kind, [names[j] for j in columns], entry.raw, entry.sd, subject)
@@ -244,6 +248,22 @@ def _of_cell(
     return words.cell(count, expected, n, where, beside.subject), columns, center
 
 
+def _of_mode(
+    entry: Entry, data: ScoredPoints, draws: ScoredPoints | None, names: Sequence[str], subject: Subject
+) -> tuple[words.Told, tuple[int, ...], Tensor]:
+    """The share of a mode in the data, and that in the model: by draws, or by points that came down its
+    ladder of noise, which is about right."""
+    prepared = entry.prepared
+    assert isinstance(prepared, PreparedNoise) and prepared.modes is not None
+    part, frame, k = prepared.modes.part, prepared.frame, entry.index
+    inside = part.of_points(frame.enter(data.to(torch.float64)).x) == k
+    center = (part.places[k] * frame.scale + frame.location).cpu()
+    where, columns = words.place_at(center, frame.location.cpu(), frame.scale.cpu(), names)
+    count, about = (PILOT, "about ") if draws is None else (len(draws), "")
+    said = words.mode(inside.cpu(), float(part.shares[k]), where, subject, draws=count, about=about)
+    return said, columns, center
+
+
 def _within(
     entry: Entry, beside: words.Beside, inner: Sequence[Tensor], examined: Examined
 ) -> tuple[words.Told, Tensor]:
@@ -291,8 +311,11 @@ def _covers(said: _Told, other: _Told) -> bool:
     - Tails in all directions, or in most columns, cover tails of columns, common extremes, bends, skewness
       and spreads. Tails of a column cover its spread and its skewness, and skewness covers tails.
     - Whatever is said about a column covers what goes on within a mode there, and cells that are off there.
+    - A mode covers itself at other levels of noise; of cells and weights of modes the louder ones count.
     """
     a, b, mine, its = said.kind, other.kind, set(said.finding.columns), set(other.finding.columns)
+    if "mode" in (a, b):
+        return said.entry.index == other.entry.index if a == b else "cell" in (a, b)
     if b == "cell":
         return _overlap(said, other) if a == "cell" else bool(mine & _far(other))
     if a == "cell":

@@ -182,16 +182,31 @@ def cell(count: float, expected: float, n: int, where: str, subject: Subject = D
     return e, f"Around {where}: {points}, {expected:.{0 if expected >= 3 else 1}f} expected"
 
 
+def mode(
+    inside: Tensor, share: float, where: str, subject: Subject, *, draws: float, about: str = ""
+) -> Told:
+    """Of (n,) points, which of them lie in a mode of the model; its share is counted among so many draws."""
+    e = estimates.share(inside, share, draws)
+    holds = _percent(e, f"the {subject.points}")
+    return e, f"The mode around {where} holds {holds}, {about}{100 * share:.1f} % under the {subject.model}"
+
+
 def place(b: Beside, center: Tensor) -> tuple[str, tuple[int, ...]]:
+    return place_at(center, b.y.mean(0), b.y.std(0), b.names)
+
+
+def place_at(center: Tensor, mean: Tensor, sd: Tensor, names: Sequence[str]) -> tuple[str, tuple[int, ...]]:
     """A place by the columns in which it is furthest from the middle of the model, and these columns."""
-    sd = b.y.std(0).clamp(min=1e-300)
-    far = ((center - b.y.mean(0)) / sd).abs()
+    sd = sd.clamp(min=1e-300)
+    far = ((center - mean) / sd).abs()
     columns = tuple(sorted(far.topk(min(_COORDINATES, len(far))).indices.tolist()))
-    return f"({', '.join(f'{b.names[j]} = {_units(center[j], sd[j], 30)}' for j in columns)})", columns
+    return f"({', '.join(f'{names[j]} = {_units(center[j], sd[j], 30)}' for j in columns)})", columns
 
 
 def only_seen(kind: str, names: Sequence[str], subject: Subject = DATA) -> str:
     """What a lens saw, where a plain statistic of the data does not show it."""
+    if kind == "mode":
+        return f"The weights of the {subject.model}'s separate modes do not fit"
     kind = kind.removesuffix(" within a mode")
     what = {"shift": "mean", "pair": "correlation"}.get(kind.split(",")[0], kind.split(",")[0])
     where = f"where the {subject.model}'s density is steep"

@@ -12,11 +12,13 @@ from statistics import NormalDist
 import torch
 from torch import Tensor
 
+from steincritic.data.frame import Frame
 from steincritic.data.points import ScoredPoints, answer
 from steincritic.errors import ModelError, listed
 from steincritic.gof.fitted import Fitted
 from steincritic.gof.result import Caveat
-from steincritic.models.base import DensityModel, Model, SamplingModel, fitted_points
+from steincritic.lenses.cells import modes_in
+from steincritic.models.base import DensityModel, Model, SamplingModel, fitted_points, knows_noise
 from steincritic.models.bounded import coordinates_of
 from steincritic.models.mixing import autocorrelation_time
 from steincritic.models.mixture import GaussianMixture
@@ -41,6 +43,8 @@ _OUTWARD, _SURE = 0.5, 5.0  # mean of x_j s_j, which is -1 under the model; in s
 _FACTOR, _ALIKE = 0.25, 3.0  # of the score, from 1 at least; between columns in standard errors, at most
 _LOOKED_AT = 2_000  # rows whose log-density is asked for
 _NAMED = 6
+_GROUPED = 2_000  # rows among which separate groups are looked for
+_GROUP = 0.03  # share of the rows of a group
 _MOST = 5_000  # rows that are looked at, the first ones
 
 
@@ -356,6 +360,26 @@ def _hard_edge(x: Tensor, score: Tensor) -> float | None:
     spread = float(x.quantile(0.75) - x.quantile(0.25)) / 1.35
     inward = float(score[order[: few + 1]].mean()) * spread
     return float(x.min()) if inward < _INWARD else None
+
+
+def unseen_weights(model: Model | None, points: ScoredPoints) -> Iterator[Caveat]:
+    """Of a test by scores alone: groups of rows that lie apart, between which no score tells anything."""
+    some = points[:_GROUPED].to("cpu", torch.float64)
+    if len(some) < _MANY:
+        return
+    x = Frame.by_scores(some).enter(some).x
+    shares = modes_in(x, x, seed=0).shares
+    groups = int((shares > max(_GROUP, _FEWEST / len(x))).sum())
+    if groups < 2:
+        return
+    way_out = "Give the model a sampler, or its score with noise added (with_noise)."
+    if isinstance(model, SamplingModel) or knows_noise(model):
+        way_out = "The combined test sees them."
+    yield Caveat(
+        "weights of modes",
+        f"The rows lie in {groups} separate groups. This test goes by scores alone, which hardly depend on "
+        f"how many rows each group holds: wrong weights of modes are not seen. {way_out}",
+    )
 
 
 _LOOKS: tuple[Callable[[_Sight], Iterator[Caveat]], ...] = (

@@ -14,7 +14,8 @@ from torch import Tensor
 from steincritic.data.frame import Frame, RowFrame, Whitening
 from steincritic.data.points import ScoredPoints
 from steincritic.errors import InputError
-from steincritic.lenses.lens import Lens, PreparedLens, Scale, Seen, Tail, leave_one_out
+from steincritic.lenses.lens import Lens, PreparedLens, Scale, Seen, Tail, leave_one_out, prepare_lens
+from steincritic.models.base import Model
 from steincritic.rng import derive
 
 NARROW = 3.0  # widest over narrowest direction of the model from which on whitening changes something
@@ -56,12 +57,19 @@ class Bench:
 
     @classmethod
     def of(
-        cls, lenses: Sequence[Lens], draws: ScoredPoints, setting: Setting, *, n: int, seed: int
+        cls,
+        lenses: Sequence[Lens],
+        draws: ScoredPoints,
+        setting: Setting,
+        *,
+        n: int,
+        seed: int,
+        model: Model | None = None,
     ) -> "Bench":
         """Lenses for datasets of n points; those in whitened coordinates only where these are different."""
         used = tuple(lens for lens in lenses if setting.whitening is not None or not lens.whitened)
         prepared = (
-            lens.prepare(setting.enter(draws, lens), n=n, seed=derive(seed, "lens", k))
+            prepare_lens(lens, model, setting.enter(draws, lens), n=n, seed=derive(seed, "lens", k))
             for k, lens in enumerate(used)
         )
         return cls(setting, used, tuple(prepared))

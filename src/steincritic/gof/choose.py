@@ -11,7 +11,7 @@ from steincritic.devices import DeviceLike
 from steincritic.errors import DoubtfulWarning, InputError, check_level, did_you_mean, listed
 from steincritic.gof import multiplier, serial
 from steincritic.gof.aggregated import KsdAgg
-from steincritic.gof.assumptions import find_caveats, slowness
+from steincritic.gof.assumptions import find_caveats, slowness, unseen_weights
 from steincritic.gof.combined import FEWEST as _FEW
 from steincritic.gof.combined import Combined
 from steincritic.gof.conditional import caveats_at_rows, check_for_rows
@@ -24,6 +24,7 @@ from steincritic.gof.result import Caveat, GofResult
 from steincritic.gof.split import Split
 from steincritic.gof.test import GofTest
 from steincritic.gof.tolerance import ToleranceLike, as_tolerance
+from steincritic.lenses.noise import Noise
 from steincritic.models.base import Model, ModelLike, SamplingModel
 from steincritic.models.bounded import coordinates_of
 from steincritic.models.conditional import AtRows, is_conditional
@@ -142,6 +143,8 @@ def caveats_of(
     if isinstance(model, AtRows):
         return caveats_at_rows(model, points, labels)
     found = find_caveats(model, points, labels, by_scores=result.threshold not in _BY_DRAWS)
+    if result.threshold not in _BY_DRAWS and Noise.name not in result.settings.get("lenses", ()):
+        found = (*found, *unseen_weights(model, points))
     if dependent:
         found = tuple(caveat for caveat in found if caveat.kind != "dependent rows")
         worth = result.n / slowness(points.x.double().cpu())

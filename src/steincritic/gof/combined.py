@@ -55,7 +55,7 @@ from steincritic.lenses.critics import Critics, chunks
 from steincritic.lenses.dependence import Dependence
 from steincritic.lenses.field import Field
 from steincritic.lenses.kernels import Kernels
-from steincritic.lenses.lens import Lens
+from steincritic.lenses.lens import Lens, ModelLens
 from steincritic.lenses.modes import Modes
 from steincritic.lenses.moments import Moments
 from steincritic.models.base import Model, SamplingModel
@@ -166,7 +166,7 @@ class Combined:
 
 def _lasting(lens: Lens) -> bool:
     """Its numbers are the same tomorrow: a lens of the library, with no function of the user's inside."""
-    return type(lens).__module__.startswith("steincritic.lenses.") and not isinstance(lens, Field)
+    return type(lens).__module__.startswith("steincritic.lenses.") and not isinstance(lens, Field | ModelLens)
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,7 +249,8 @@ class _Run:
         return _Trained(bench, self._runs(bench.entries, "critics at null sets", key, most, _PIECE))
 
     def _bench(self, lenses: Sequence[Lens]) -> Bench:
-        return Bench.of(lenses, self.model_draws, self.setting, n=self.n, seed=self.config.null_seed)
+        seed = self.config.null_seed
+        return Bench.of(lenses, self.model_draws, self.setting, n=self.n, seed=seed, model=self.model)
 
     def _runs(self, measure: Measure, title: str, key: dict[str, Any], most: int, piece: int) -> NullRuns:
         config, seed = self.config, self.config.null_seed

@@ -12,9 +12,9 @@ coordinates in their fields. And coordinates come from the data: each half is lo
 half, so that its Stein values have mean zero given the other half.
 
 Kernels are bootstrapped by the same signs [chwialkowski2016]. Cells count draws of the model and are left
-out. For rows that depend on each other, blocks of them stand for single ones: see `gof.serial`. Where lenses
-do not decide, the split test with its bootstrap-t does; each of the two steps has half the
-level.
+out; a model that knows its score with noise on it has the lens of noise instead, for weights of separated
+modes. For rows that depend on each other, blocks of them stand for single ones: see `gof.serial`. Where
+lenses do not decide, the split test with its bootstrap-t does; each of the two steps has half the level.
 """
 
 import math
@@ -45,7 +45,8 @@ from steincritic.lenses.dependence import Dependence
 from steincritic.lenses.lens import Lens, Scale, Tail
 from steincritic.lenses.modes import Modes
 from steincritic.lenses.moments import Moments
-from steincritic.models.base import Model
+from steincritic.lenses.noise import Noise
+from steincritic.models.base import Model, knows_noise
 from steincritic.rng import Source, derive
 from steincritic.stein.tiles import random_signs
 
@@ -58,7 +59,7 @@ _DRAWS, _REFERENCE = 999, 500
 
 # How loud each lens and each number is heard; 1 where not named. By hand on faults
 # of a few models and posteriors with seed 1: draws of a posterior are shifted or wrongly spread above all.
-_LENSES = {"moments, whitened": 2.0, "kernels": 0.5, "modes": 0.5, "dependence": 0.3}
+_LENSES = {"moments, whitened": 2.0, "kernels": 0.5, "modes": 0.5, "dependence": 0.3, "noise": 4.0}
 _NUMBERS = {
     **dict.fromkeys(("shift", "shift, many", "kernel at 1"), 2.0),
     "kernel at 0.125": 0.5,
@@ -91,7 +92,9 @@ def run_without_draws(
             f"{FEWEST}: collect more, or use test ksd"
         )
     plan = Plan.of(config, len(datasets), level)
-    looks = [Look(config, plan, *one) for one in zip(datasets.each(), seeds, strict=True)]
+    if config.slowness == 1 and config.lenses == Combined().lenses and knows_noise(model):
+        config = replace(config, lenses=(*config.lenses, Noise()))
+    looks = [Look(config, plan, *one, model) for one in zip(datasets.each(), seeds, strict=True)]
     results = [look.result(level) for look in looks]
     still = [t for t, look in enumerate(looks) if plan.trains and look.ranked.pvalue > plan.spent]
     if still:
@@ -144,8 +147,10 @@ class Plan:
 class Look:
     """One dataset as lenses see it, beside the same dataset under random signs."""
 
-    def __init__(self, config: Combined, plan: Plan, points: ScoredPoints, seed: int) -> None:
-        self.plan, self.seed, self.n = plan, seed, len(points)
+    def __init__(
+        self, config: Combined, plan: Plan, points: ScoredPoints, seed: int, model: Model | None = None
+    ) -> None:
+        self.plan, self.seed, self.n, self.model = plan, seed, len(points), model
         points = points.to(torch.float64)
         self.blocks = Blocks.single(self.n)
         if plan.slowness == 1:
@@ -163,7 +168,8 @@ class Look:
             if isinstance(lens, Modes) and self.n < _MODES:
                 left_out.append(f"{label_of(lens)} (below {_MODES} points)")
                 continue
-            view = View.of(_clipped(lens), self.halves, seed=derive(self.seed, "lens", k))
+            own = derive(self.seed, "lens", k)
+            view = View.of(_clipped(lens), self.halves, seed=own, model=self.model)
             if view is None:
                 left_out.append(f"{label_of(lens)} (needs draws of the model)")
             elif view.prepared.size:

@@ -3,7 +3,7 @@
 See `gof.multiplier` for why.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -15,8 +15,18 @@ from steincritic.errors import InputError
 from steincritic.gof.bench import NARROW, Setting, checked_entries
 from steincritic.gof.serial import WHITENED, Blocks, summed
 from steincritic.lenses.field import Field
-from steincritic.lenses.lens import Lens, PreparedLens, Scale, Seen, SignedLens, is_mean, point_values
+from steincritic.lenses.lens import (
+    Lens,
+    PreparedLens,
+    Scale,
+    Seen,
+    SignedLens,
+    is_mean,
+    point_values,
+    prepare_lens,
+)
 from steincritic.lenses.modes import PreparedModes
+from steincritic.models.base import Model
 
 _UNSEEN = 15.0  # the skewness of n points is too small by so many nths; by hand on seed 1, gamma 5-D, n = 50
 _HELD = 2**22  # values of single points, or entries under signs, at a time
@@ -67,7 +77,7 @@ class View:
     prepared: PreparedLens  # on all points
 
     @classmethod
-    def of(cls, lens: Lens, halves: Halves, *, seed: int) -> "View | None":
+    def of(cls, lens: Lens, halves: Halves, *, seed: int, model: Model | None = None) -> "View | None":
         """None if the lens needs draws of the model."""
         n, (first, second) = len(halves.points), halves.parts
         if isinstance(lens, Field) and lens.needs_draws(halves.points.x):
@@ -75,11 +85,12 @@ class View:
                 f"lens {lens.name!r} compares a value per point with draws of the model, which has no "
                 "sampler: return a field (m, d) instead, whose Stein values have mean zero"
             )
-        prepared = lens.prepare(halves.whole.enter(halves.points, lens), n=n, seed=seed)
+        whole = halves.whole.enter(halves.points, lens)
+        prepared = prepare_lens(lens, model, whole, n=n, seed=seed, drawn=False)
         if not isinstance(prepared, SignedLens):
             return None
         by_half: tuple[PreparedLens, PreparedLens] = (prepared, prepared)
-        if is_mean(prepared):
+        if is_mean(prepared) and not getattr(prepared, "by_model", False):
             a, b = halves.of_halves
             by_half = (
                 _aligned(lens.prepare(b.enter(second, lens), n=n, seed=seed), prepared),
@@ -102,29 +113,27 @@ class View:
         return Measured(scale, entries[0], dict(self.prepared.numbers(scale.see(entries))), plain)
 
     def _means(self, signs: Tensor, blocks: Blocks) -> "Measured":
-        length = torch.stack([sums.square().sum(0) for _, sums in self._sums(blocks)]).sum(0).sqrt()
+        n = sum(map(len, self.halves))
+        few = n * self.prepared.size <= _HELD
+        held = list(self._sums(blocks)) if few else None
+
+        def parts_of() -> Iterable[tuple[slice, Tensor]]:
+            return self._sums(blocks) if held is None else held
+
+        length = torch.stack([sums.square().sum(0) for _, sums in parts_of()]).sum(0).sqrt()
         length = torch.where(length > 0, length, torch.inf)
         parts: list[Mapping[str, Tensor]] = []
         for some in signs.split(max(1, _HELD // len(length))):
-            z = self._corrected(some, length, blocks)
+            z = _corrected(some, length, parts_of())
             if not parts:
                 z[0] *= blocks.shrink
                 entries = z[0]
             parts.append(self.prepared.numbers(Seen(z, z)))
         numbers = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-        zero, n = torch.zeros_like(length), sum(map(len, self.halves))
-        mean = torch.stack([sums.sum(0) for _, sums in self._sums(blocks)]).sum(0) / n
+        zero = torch.zeros_like(length)
+        mean = torch.stack([sums.sum(0) for _, sums in parts_of()]).sum(0) / n
         error = torch.where(length < torch.inf, length, 0.0) / (n * blocks.shrink)
         return Measured(Scale(zero, zero + 1, zero), entries, numbers, torch.stack([mean, error]))
-
-    def _corrected(self, signs: Tensor, length: Tensor, blocks: Blocks) -> Tensor:
-        """(b, k): z under (b, m) signs, its skewness taken out."""
-        z = third = torch.zeros(len(signs), len(length), device=length.device)
-        unseen = 1 + _UNSEEN / signs.shape[1]
-        for some, sums in self._sums(blocks):
-            unit, own = (sums / length).float(), signs[:, some].float()
-            z, third = z + own @ unit, third + own @ unit.pow(3)
-        return hall(z.to(torch.float64), unseen * third.to(torch.float64))
 
     def _sums(self, blocks: Blocks) -> Iterator[tuple[slice, Tensor]]:
         """Blocks and their (blocks, k) sums of Stein values, some at a time as all may not fit."""
@@ -149,6 +158,16 @@ class Measured:
     entries: Tensor  # (k,) of the data
     numbers: dict[str, Tensor]  # (1 + b,) each: of the data, then under signs
     plain: Tensor  # (2, k): entries of the data that are not studentized, and their standard errors
+
+
+def _corrected(signs: Tensor, length: Tensor, parts: Iterable[tuple[slice, Tensor]]) -> Tensor:
+    """(b, k): z under (b, m) signs, its skewness taken out."""
+    z = third = torch.zeros(len(signs), len(length), device=length.device)
+    unseen = 1 + _UNSEEN / signs.shape[1]
+    for some, sums in parts:
+        unit, own = (sums / length).float(), signs[:, some].float()
+        z, third = z + own @ unit, third + own @ unit.pow(3)
+    return hall(z.to(torch.float64), unseen * third.to(torch.float64))
 
 
 def hall(z: Tensor, third: Tensor) -> Tensor:

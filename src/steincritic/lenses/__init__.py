@@ -8,5 +8,6 @@ from steincritic.lenses.kernels import Kernels
 from steincritic.lenses.lens import Lens
 from steincritic.lenses.modes import Modes
 from steincritic.lenses.moments import Moments
+from steincritic.lenses.noise import Noise
 
-__all__ = ["Cells", "Critics", "Dependence", "Field", "Kernels", "Lens", "Modes", "Moments"]
+__all__ = ["Cells", "Critics", "Dependence", "Field", "Kernels", "Lens", "Modes", "Moments", "Noise"]

@@ -43,8 +43,7 @@ class Cells:
         fitting = [k for k in self.counts if 2 * k <= min(n, len(x) // 2)]
         half, rest = x[: len(x) // 2], x[len(x) // 2 :]
         parts = [Partition.of(k_means(half, k, seed=derive(seed, "cells", k)), rest) for k in fitting]
-        many = max(1, min(_CENTERS, len(half) // _DRAWS_EACH))
-        modes = Partition.by_modes(k_means(half, many, seed=derive(seed, "modes")), half, rest)
+        modes = modes_in(half, rest, seed=derive(seed, "modes"))
         if parts and 2 <= len(modes.shares) <= n // 2:
             parts = [part for part in parts if len(part.shares) != len(modes.shares)]  # much the same
             parts.append(modes)
@@ -80,6 +79,10 @@ class Partition:
         shares = _shares(_counts(draws[None], centers, cells)[0])
         return cls(centers, cells, places, shares, "weight of a mode", "weights of modes")
 
+    def of_points(self, x: Tensor) -> Tensor:
+        """(n,) the cell of each of (n, d) points."""
+        return self.cells[_squares(x, self.centers).argmin(-1)]
+
     def gaps(self, x: Tensor) -> Tensor:
         """(r, m): (count - expected) / sqrt(expected) of (r, n, d)."""
         expected = x.shape[-2] * self.shares
@@ -113,6 +116,12 @@ class PreparedCells:
     def by_entry(self, seen: Seen) -> dict[str, Entries]:
         pairs = zip(self.parts, seen.fair.split(self._sizes, -1), strict=True)
         return {part.number: Entries(v, len(v) * ((),), normal_evidence) for part, v in pairs}
+
+
+def modes_in(x: Tensor, counted: Tensor, *, seed: int) -> Partition:
+    """Modes of some draws, with their shares of others."""
+    many = max(1, min(_CENTERS, len(x) // _DRAWS_EACH))
+    return Partition.by_modes(k_means(x, many, seed=seed), x, counted)
 
 
 def modes_of(x: Tensor, centers: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from steincritic.data.points import ScoredPoints
+from steincritic.models.base import Model
 
 _SKEWEST = 2.0  # of an entry, what is taken out of it
 _TAIL = (0.05, 4.0)  # skewness of a number, least and most that is believed
@@ -75,10 +76,34 @@ class Lens(Protocol):
 
 
 @runtime_checkable
+class ModelLens(Lens, Protocol):
+    """A lens that wants the model itself, not only draws."""
+
+    def prepare_for(
+        self, model: Model | None, points: ScoredPoints, *, n: int, seed: int, drawn: bool
+    ) -> PreparedLens:
+        """Get ready for datasets of n points.
+
+        Args:
+            drawn: whether the points are draws of the model; they are the data where it has no sampler.
+        """
+        ...
+
+
+def prepare_lens(
+    lens: Lens, model: Model | None, points: ScoredPoints, *, n: int, seed: int, drawn: bool = True
+) -> PreparedLens:
+    if isinstance(lens, ModelLens):
+        return lens.prepare_for(model, points, n=n, seed=seed, drawn=drawn)
+    return lens.prepare(points, n=n, seed=seed)
+
+
+@runtime_checkable
 class SignedLens(PreparedLens, Protocol):
     """A prepared lens that works without null sets: its entries when every point counts with a sign.
 
-    One with `means = True` has entries that are means of Stein values over points.
+    One with `means = True` has entries that are means of Stein values over points; one with `by_model = True`
+    has chosen nothing by the points.
     """
 
     def signed(self, points: ScoredPoints, signs: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ and functions, nowhere else:
 | `log_prob(x)` | `DensityModel` | `doctor`'s check of the score, Langevin chains |
 | `effective_sample_size(x)` | `ChainModel` | what its draws are worth |
 | `unconstrain(draws)` | `ConstrainedModel` | named draws of a posterior |
+| `with_noise(sd)` | `NoisedModel`, `knows_noise` | weights of separated modes, without draws too |
 | `dim`, `names`, `like` | `dimension`, `coordinate_names`, `own_dtype` | checks, labels, precision |
 | `fitted_to` | `fitted_points` | a warning where the same points are tested |
 | `columns` | `fitted_columns` | the order of the columns it was fitted on |
@@ -23,7 +24,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from steincritic.errors import InputError
-from steincritic.shapes import PerPoint, Points, counted
+from steincritic.shapes import Numbers, PerPoint, Points, counted
 
 
 @runtime_checkable
@@ -59,6 +60,19 @@ class ConstrainedModel(Model, Protocol):
     """A posterior that takes draws of its own named parameters to the coordinates of its score."""
 
     def unconstrain(self, draws: Any) -> Points: ...
+
+
+@runtime_checkable
+class NoisedModel(Model, Protocol):
+    """A model that knows the score of its draws with normal noise added to them.
+
+    One that knows it at some levels alone says which: `noise_levels`, standard deviations that are the same
+    for all coordinates.
+    """
+
+    def with_noise(self, sd: Numbers) -> Model:
+        """The law of x + sd * z with z standard normal; sd is a number, or one per coordinate."""
+        ...
 
 
 class Described:
@@ -103,6 +117,16 @@ def own_dtype(model: Model) -> torch.dtype | None:
     """The precision that the model computes in, where it states one (attribute `like`, a tensor)."""
     like = getattr(model, "like", None)
     return like.dtype if isinstance(like, Tensor) else None
+
+
+def noise_levels(model: Model | None) -> tuple[float, ...] | None:
+    """Standard deviations of noise at which alone the model knows its score; None where at any."""
+    levels = getattr(model, "noise_levels", None)
+    return None if levels is None else tuple(levels)
+
+
+def knows_noise(model: Model | None) -> bool:
+    return isinstance(model, NoisedModel) and noise_levels(model) != ()
 
 
 def fitted_points(model: Model | None) -> Tensor | None:

@@ -59,6 +59,14 @@ class GaussianMixture(Described):
         moved.columns = self.columns
         return moved
 
+    def with_noise(self, sd: Numbers) -> "GaussianMixture":
+        """The mixture of x + sd * z with z standard normal: every covariance grows by sd².
+
+        Args:
+            sd: a number, or one per coordinate.
+        """
+        return GaussianMixture(self.means, self.covariances + noise_covariance(sd, self.means), self.weights)
+
     def log_prob(self, x: Points) -> PerPoint:
         return self._joint(_points(x, self.dim))[0].logsumexp(-1)
 
@@ -103,6 +111,14 @@ def as_parameter(value: Numbers, name: str) -> Tensor:
     if not bool(tensor.isfinite().all()):
         raise InputError(f"{name} must be finite")
     return tensor
+
+
+def noise_covariance(sd: Numbers, like: Tensor) -> Tensor:
+    """(d, d), of noise with one standard deviation for all coordinates or one each; like (m, d)."""
+    each = as_parameter(sd, "sd").to(like)
+    if each.shape not in ((), like.shape[1:]):
+        raise InputError(f"sd must be a number or {like.shape[1]} numbers, got {tuple(each.shape)}")
+    return torch.diag(each.square().expand(like.shape[1]))
 
 
 def _points(given: Points, dim: int) -> Points:

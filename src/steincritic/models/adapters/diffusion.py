@@ -1,7 +1,7 @@
 """Diffusion nets: the score of data at one noise level."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from steincritic.errors import InputError, ModelError, check_choice, check_count, check_positive
 from steincritic.models.adapters.energy import weights_like
-from steincritic.models.base import Described
+from steincritic.models.base import Described, Model
+from steincritic.models.density import PairModel
 from steincritic.models.mixture import as_parameter
 from steincritic.rng import Source
 from steincritic.shapes import Numbers, Points
@@ -32,6 +33,8 @@ class DiffusionModel(Described):
         time: what the net takes for this level; each row gets it.
         prediction: what the net returns: the noise ("epsilon"), the "score", or x0 ("denoised").
         shape: of one point for the net, such as (1, 28, 28); points here are rows, (n, d).
+        noisier: further levels of the same net: where weights of separated modes are seen. `at_step` knows
+            them.
 
     No sampler: the levels of one net, the noisiest first, are a ladder for `LangevinModel`.
     """
@@ -45,6 +48,7 @@ class DiffusionModel(Described):
         time: float | None = None,
         prediction: str = "epsilon",
         shape: Sequence[int] | None = None,
+        noisier: Iterable["DiffusionModel"] = (),
     ) -> None:
         sigma, alpha = _number(sigma, "sigma"), _number(alpha, "alpha")
         check_positive(sigma, name="sigma")
@@ -56,6 +60,8 @@ class DiffusionModel(Described):
         self._net, self._shape = net, shape
         self._time = None if time is None else _number(time, "time")
         self._score = _SCORES[prediction]
+        added = {self._added(level): level for level in noisier}
+        self._noisier = {sd: added[sd] for sd in sorted(added) if sd > 0}
 
     @classmethod
     def at_step(
@@ -71,11 +77,45 @@ class DiffusionModel(Described):
         check_count(step, name="step", least=0)
         if step >= len(alphas_cumprod):
             raise InputError(f"the schedule has steps 0 to {len(alphas_cumprod) - 1}, got {step}")
-        kept = float(alphas_cumprod[step])
-        if not 0 < kept < 1:
-            raise InputError(f"alphas_cumprod[{step}] must lie in (0, 1), got {kept}")
-        sigma, alpha = math.sqrt(1 - kept), math.sqrt(kept)
-        return cls(net, sigma=sigma, alpha=alpha, time=step, prediction=prediction, shape=shape)
+        kept = [float(value) for value in alphas_cumprod[step:]]
+        if not 0 < kept[0] < 1:
+            raise InputError(f"alphas_cumprod[{step}] must lie in (0, 1), got {kept[0]}")
+
+        def level(k: int, noisier: Iterable[DiffusionModel] = ()) -> DiffusionModel:
+            sigma, alpha = math.sqrt(1 - kept[k]), math.sqrt(kept[k])
+            return cls(
+                net,
+                sigma=sigma,
+                alpha=alpha,
+                time=step + k,
+                prediction=prediction,
+                shape=shape,
+                noisier=noisier,
+            )
+
+        return level(0, [level(k) for k in range(1, len(kept)) if 0 < kept[k] < kept[0]])
+
+    @property
+    def noise_levels(self) -> tuple[float, ...]:
+        """What can be added to the noise of this level, the least first; empty without noisier levels."""
+        return tuple(self._noisier)
+
+    def with_noise(self, sd: Numbers) -> Model:
+        """The law of x + sd * z, x at this level: that of the noisier level in the units of this one."""
+        wanted = float(as_parameter(sd, "sd"))
+        if not self._noisier:
+            raise InputError("this level knows no noisier ones: give them (noisier=), or use at_step")
+        nearest = min(self._noisier, key=lambda known: abs(known - wanted))
+        if not math.isclose(nearest, wanted, rel_tol=1e-6):
+            raise InputError(f"sd must be one of noise_levels, {nearest:.6g} is the nearest to {wanted:.6g}")
+        level = self._noisier[nearest]
+        factor = level.alpha / self.alpha
+        return PairModel(lambda x: factor * level.score(factor * x), None)
+
+    def _added(self, level: "DiffusionModel") -> float:
+        """Standard deviation between this level and a noisier one of the same scale; 0 for one less noisy."""
+        whole = self.alpha * level.sigma / level.alpha
+        return math.sqrt(max(0.0, whole**2 - self.sigma**2))
 
     def _about(self) -> str:
         return f"noise {self.sigma:.3g}"

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from steincritic.errors import InputError, check_count
 from steincritic.models.base import Described
-from steincritic.models.mixture import as_parameter
+from steincritic.models.mixture import as_parameter, noise_covariance
 from steincritic.rng import Source
 from steincritic.shapes import Numbers, PerPoint, Points, counted
 
@@ -39,6 +39,11 @@ class KernelDensity(Described):
 
     def _about(self) -> str:
         return counted(len(self.points), "kernel")
+
+    def with_noise(self, sd: Numbers) -> "KernelDensity":
+        """The same with wider kernels, those of x + sd * z with z standard normal."""
+        covariance = self._factor @ self._factor.T + noise_covariance(sd, self.points)
+        return KernelDensity(self.points, covariance, self._log_weights.exp())
 
     @property
     def fitted_to(self) -> Points:
