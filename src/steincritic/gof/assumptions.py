@@ -369,7 +369,7 @@ def unseen_weights(model: Model | None, points: ScoredPoints) -> Iterator[Caveat
         return
     x = Frame.by_scores(some).enter(some).x
     shares = modes_in(x, x, seed=0).shares
-    groups = int((shares > max(_GROUP, _FEWEST / len(x))).sum())
+    groups = int((shares > max(_GROUP, FEWEST / len(x))).sum())
     if groups < 2:
         return
     way_out = "Give the model a sampler, or its score with noise added (with_noise)."

@@ -76,9 +76,7 @@ def test_score_and_draws_belong_to_one_distribution(name):
     ("make", "said"),
     [
         (lambda x: distributions.Normal(0.0, 1.0), r"must have batch shape \(300,\).* got batch \(\)"),
-        (lambda x: distributions.Poisson(x[:, 0].exp()), "Poisson lives on .*model the logarithm"),
-        (lambda x: distributions.Exponential(x[:, 0].exp()), "vanishes where its support ends"),
-        (lambda x: distributions.Beta(x.exp(), x.exp()), "Beta lives on"),
+        (lambda x: distributions.Poisson(x[:, 0].exp()), "must be continuous .*Poisson lives on"),
         (lambda x: x, "must turn x into a torch distribution of y, .* got Tensor"),
     ],
 )

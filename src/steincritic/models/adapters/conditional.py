@@ -5,11 +5,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributions import Distribution, Independent, constraints
+from torch.distributions import Distribution, Independent
 
 from steincritic.errors import InputError, ModelError
 from steincritic.models.base import Described
-from steincritic.models.density import check_support, seeded_draws
+from steincritic.models.density import seeded_draws
 from steincritic.models.regression import Regression
 from steincritic.shapes import PerPoint, Points
 
@@ -43,7 +43,7 @@ class DistributionGiven(Described):
                 f"({len(x)}, dy) of numbers; got batch {shape}, event {tuple(made.event_shape)}"
             )
         if not self._is_checked:
-            _check_support(made, lambda: self._made(x[:1]))
+            _check_support(made)
             self._is_checked = True
         return Independent(made, 1) if len(shape) == 2 else made
 
@@ -56,8 +56,9 @@ class DistributionGiven(Described):
     def score(self, x: Points, y: Points) -> Points:
         with torch.enable_grad():
             y = y.detach().requires_grad_()
-            (score,) = torch.autograd.grad(self.log_prob(x, y).sum(), y)
-        return score
+            value = self.log_prob(x, y).sum()
+            (score,) = torch.autograd.grad(value, y) if value.requires_grad else (torch.zeros_like(y),)
+        return score  # zero for a uniform y
 
     def sample(self, x: Points, *, seed: int = 0) -> Points:
         made = self.given(x)
@@ -89,21 +90,12 @@ def adapt_conditional(obj: Any) -> DistributionGiven | Regression | None:
     return DistributionGiven(obj) if callable(obj) else None
 
 
-def _check_support(made: Distribution, of_one_row: Callable[[], Distribution]) -> None:
-    """Stein's identity in y needs a density that vanishes where the support of y ends."""
+def _check_support(made: Distribution) -> None:
+    """A discrete y has no score. Bounds are no matter: y is compared with draws at the same x."""
     base = getattr(made, "base", made)  # zuko's flows do not state their support, their base does
     try:
         support: Any = base.support
     except NotImplementedError:
         return
-    while hasattr(support, "base_constraint"):
-        support = support.base_constraint
-    if support is constraints.real or support is constraints.real_vector:
-        return
-    if not support.is_discrete and len(made.batch_shape) == 1 and not made.event_shape and base is made:
-        check_support(of_one_row())
-        return
-    raise InputError(
-        f"the density of y must vanish where its support ends, {type(base).__name__} lives on {support}: "
-        "Stein's identity fails there; model the logarithm or logit of y"
-    )
+    if support.is_discrete:
+        raise InputError(f"y must be continuous to have a score; {type(base).__name__} lives on {support}")
