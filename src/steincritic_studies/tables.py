@@ -1,6 +1,7 @@
 """Tables in Markdown, written from records."""
 
 import math
+from statistics import NormalDist
 from typing import Any
 
 from steincritic_studies.record import Record
@@ -30,6 +31,17 @@ def devices(record: Record) -> str:
 def mean_and_error(value: dict[str, Any] | None, digits: int = 3) -> str:
     """The mean ± its standard error; a dash for what was not measured."""
     return "–" if value is None else f"{value['mean']:.{digits}f} ± {value['se']:.{digits}f}"
+
+
+LEVEL = 0.05
+CONFIDENCE = 0.999
+
+
+def band(tests: int, null_sets: int) -> tuple[float, float]:
+    """Where a rate of the right level lies in 99.9 %: the tests are as many, and share the null sets."""
+    z = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)
+    half = z * (LEVEL * (1 - LEVEL) * (1 / tests + 1 / null_sets)) ** 0.5
+    return LEVEL - half, LEVEL + half
 
 
 def rate_bound(level: float, runs: int, pool: int = 0) -> float:

@@ -22,10 +22,9 @@ from steincritic.report.style import save, styled
 from steincritic.rng import derive
 from steincritic.training.fit import Training
 from steincritic_studies.bounded.families import FAMILIES
-from steincritic_studies.calibration.level import LEVEL, band
 from steincritic_studies.record import Record
 from steincritic_studies.study import Context, Outcome, Study
-from steincritic_studies.tables import devices, document, markdown
+from steincritic_studies.tables import LEVEL, band, devices, document, markdown
 
 _NAMED = {family.name: family for family in FAMILIES}
 _MANY = ("exponential", "Dirichlet, 4 parts")  # with 2,000 runs

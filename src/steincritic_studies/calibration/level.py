@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import NormalDist
 from typing import Any
 
 import torch
@@ -26,10 +25,9 @@ from steincritic.training.fit import Training
 from steincritic_studies.calibration.experiment import null_model
 from steincritic_studies.record import Record
 from steincritic_studies.study import Context, Outcome, Study
-from steincritic_studies.tables import devices, document, markdown
+from steincritic_studies.tables import LEVEL, band, devices, document, markdown
 from steincritic_studies.zoo.models import Student, normal
 
-LEVEL, CONFIDENCE = 0.05, 0.999
 _POOL = 400  # null sets of each part of the tests
 _CONTROLS: dict[str, Callable[[GofResult], bool]] = {
     "any lens below the level": lambda r: min(reading.pvalue for reading in r.readings) <= LEVEL,
@@ -127,13 +125,6 @@ def _test(job: LevelJob, seed: int) -> Combined:
         critics = Critics(folds=2, training=Training(epochs=4), look=1)
         return Combined(draws=19, reference=20, critics=critics, cache=False, null_seed=seed)
     return Combined(null_seed=seed, null_pool=_POOL, cache=False)
-
-
-def band(tests: int, null_sets: int) -> tuple[float, float]:
-    """Where a rate of the right level lies in 99.9 %: the tests are as many, and share the null sets."""
-    z = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)
-    half = z * (LEVEL * (1 - LEVEL) * (1 / tests + 1 / null_sets)) ** 0.5
-    return LEVEL - half, LEVEL + half
 
 
 def level_table(record: Record) -> str:

@@ -5,10 +5,9 @@ from typing import Any
 
 from steincritic.gof.power import Rate
 from steincritic.report.style import ACCENT, GRAY, INK, save, styled
-from steincritic_studies.calibration.level import band
 from steincritic_studies.drawing import PALE
 from steincritic_studies.record import Record
-from steincritic_studies.tables import document, markdown
+from steincritic_studies.tables import band, document, markdown
 
 _METHODS = {
     "combined": ACCENT,
