@@ -193,7 +193,7 @@ class Fitted(Described):
         points = x.detach().clone().cpu()
         try:
             with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(_SEED)
+                torch.random.manual_seed(_SEED)
                 given = self._fit(points.numpy() if self._array else points)
         except (InputError, KeyboardInterrupt):
             raise
