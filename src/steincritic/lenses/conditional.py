@@ -196,7 +196,7 @@ class PreparedResiduals:
                 normal_evidence,
             )
             for (kind, group), part in self.parts(seen.fair).items()
-            if group in columns
+            if group in (columns if kind in ("shift", "spread") else ("overall", "slope", "region"))
         }
 
 
