@@ -93,6 +93,9 @@ class Functions:
             "product": torch.stack([z[:, j] * z[:, k] for j, k in pairs], 1) if pairs else empty,
             "region": torch.stack(inside, 1).to(x) if inside else empty,
         }
+        if varied and len(varied) <= _MOST_PAIRED:
+            low = torch.cat((groups["overall"], z, z.square()), 1)
+            groups["low order"] = torch.linalg.qr(low.double()).Q.to(x) * math.sqrt(len(x))
         if varied:
             groups |= {f"wave {w:g}": _waves(z, w, seed) for w in _WIDTHS}
         named = tuple((varied[j], varied[k]) for j, k in pairs)
@@ -162,6 +165,9 @@ class PreparedResiduals:
         out: dict[str, Tensor] = {}
         parts = {key: part.flatten(-2) for key, part in self.parts(seen.fair).items()}
         for (kind, group), part in parts.items():
+            if group == "low order":  # parabolas: squares of what is uncorrelated add up
+                out[f"{kind} of {group}"] = part.square().sum(-1)
+                continue
             if not group.startswith("wave"):
                 out[f"{kind} by {group}"] = normal_evidence(part.abs().amax(-1))
             if group.startswith("wave") or (group in _SUMMED and part.shape[-1] > 1):
