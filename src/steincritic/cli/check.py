@@ -11,10 +11,8 @@ from steincritic.cli.options import (
     Advanced,
     AsJson,
     Common,
-    Data,
-    Model,
+    ModelOfData,
     TestOptions,
-    model_named,
     parse_shape,
 )
 from steincritic.errors import InputError
@@ -27,7 +25,7 @@ _FINDINGS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check(Common, AsJson, TestOptions, Model, Data):
+class Check(Common, AsJson, TestOptions, ModelOfData):
     """Test whether data could come from a model, and show where the model fails.
 
     Exit code 0: not rejected, 1: rejected, 2: error.
@@ -63,8 +61,7 @@ class Check(Common, AsJson, TestOptions, Model, Data):
         from steincritic.report.page import check_shape
 
         shape = parse_shape(self.image_shape)
-        model = model_named(self.model)
-        table, notes = self.read(self.data, model)
+        model, table, notes = self.load()
         check_shape(shape, table.x.shape[1])
         points = scored(model, table)
         test = self.run(model, points, table.columns, notes)

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from steincritic.data.conditional import Target, at_rows
 from steincritic.data.layout import Rows, Table
 from steincritic.data.points import PointsLike, ScoredPoints, arranged, model_and_points, reading_notes
 from steincritic.data.tables import load_table
 from steincritic.devices import DeviceLike
+from steincritic.diagnosis import conditional
 from steincritic.diagnosis.coordinates import Coordinate, find_coordinates
 from steincritic.diagnosis.doctor.doctor import Checkup, glance
 from steincritic.diagnosis.findings import Finding, fallback, find
@@ -28,6 +30,7 @@ from steincritic.gof.null import smallest_draws
 from steincritic.gof.result import DATA, GofResult
 from steincritic.gof.test import GofTest
 from steincritic.models.base import Model, ModelLike, SamplingModel
+from steincritic.models.conditional import AtRows, is_conditional
 from steincritic.rng import derive
 from steincritic.training.critic import Critic
 
@@ -59,6 +62,7 @@ class CheckResult:
     names: tuple[str, ...]
     level: float
     seed: int
+    covariates: int = 0  # first columns, which the model is given
     rows: Rows | None = None  # where the data stand in their file; None where x was no table
 
     def row(self, k: int | Tensor) -> str:
@@ -96,7 +100,7 @@ class CheckResult:
         subject = self.test.subject
         sentences = [f"Region {region}." for region in self.regions[:_SHOWN]]
         wrong = self.wrong_coordinates
-        if wrong:
+        if wrong and not (self.covariates and len(self.coordinates) == 1):  # y alone: that is the verdict
             listed = ", ".join(map(str, wrong[:_SHOWN]))
             more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
             sentences.insert(0, f"Coordinates that do not fit: {listed}{more}.")
@@ -104,7 +108,7 @@ class CheckResult:
             first = ", ".join(self.row(int(k)) for k in self.points.flagged[:5])
             many = f"{len(self.points)} of {len(self.data)} {subject.points}"
             sentences.insert(
-                1,
+                len(sentences) and 1,
                 f"{many} are not explained by the {subject.model}, among them rows {first} (false discovery "
                 f"rate {self.points.fdr:g}).",
             )
@@ -255,14 +259,15 @@ def check(
     seed: int = 0,
     names: Sequence[str] | None = None,
     device: DeviceLike = None,
+    target: Target | None = None,
     dependent: bool = False,
     units: Units = "standard",
 ) -> CheckResult:
     """Test the model, and show where it fails if it does.
 
     Args:
-        model: q: anything `as_model` takes. Without a sampler points have no p-values and there are no
-            regions; None where x is ScoredPoints.
+        model: q: anything `as_model` takes, or with a target `as_conditional`. Without a sampler points have
+            no p-values and there are no regions; None where x is ScoredPoints.
         x: data: tensor, array, frame, table, file path or ScoredPoints. Rows of a table keep the numbers that
             they have in its file.
         test: as for `gof_test`; or the result of a test of the same model on the same data.
@@ -271,6 +276,7 @@ def check(
         seed: decides every random choice.
         names: of the columns; those of a frame, else x1, x2, ...
         device: where to compute; a GPU where there is one by default.
+        target: the columns of y, where the model is that of y given the others; as for `gof_test`.
         dependent: rows are in time order and depend on each other; as for `gof_test`.
         units: of the Fisher divergence: "standard" for columns in standard deviations of the model, "raw" for
             those of the data.
@@ -285,6 +291,9 @@ def check(
     check_level(fdr)
     check_choice(units, name="units", choices=UNITS)
     given = load_table(x) if isinstance(x, str | Path) else x
+    if target is not None or is_conditional(model):
+        model, given = at_rows(model, given, target, names)
+        names = given.columns
     adapted, points = model_and_points(model, given, device=device)
     used = arranged(given, adapted)
     columns = names if names is not None and used is given else getattr(used, "columns", None)
@@ -322,6 +331,8 @@ def diagnose(
         lengths: of blocks of such rows.
         in_order: halves are the first and the second half of the rows.
     """
+    if isinstance(model, AtRows):
+        return _diagnose_given(model, points, test, names, level=level, fdr=fdr, seed=seed, units=units)
     halves = split_in_halves(model, points, seed=derive(seed, "diagnosis"), in_order=in_order)
     looked_at = points if whole is None else whole
     return CheckResult(
@@ -338,6 +349,39 @@ def diagnose(
         names=names,
         level=level,
         seed=seed,
+    )
+
+
+def _diagnose_given(
+    model: AtRows,
+    points: ScoredPoints,
+    test: GofResult,
+    names: tuple[str, ...],
+    *,
+    level: float,
+    fdr: float,
+    seed: int,
+    units: Units,
+) -> CheckResult:
+    """Where q(y | x) fails. Regions of x are among what was seen; x itself is never missing anywhere."""
+    if units != "standard":
+        raise InputError("the Fisher divergence of y given x is in the model's spread at x: units='standard'")
+    rows = conditional.Rows.of(model, points, seed=derive(seed, "diagnosis"))
+    return CheckResult(
+        test=test,
+        seen=rows.seen(test, names, level) if test.rejected else (),
+        points=rows.find_points(fdr=fdr, listed=test.rejected, seed=derive(seed, "points")),
+        missing=None,
+        coordinates=find_coordinates(rows.halves, names, seed=derive(seed, "coordinates")),
+        regions=(),
+        fisher=fisher_bound(rows.halves),
+        checkup=glance(model, points.x, seed=derive(seed, "glance")),
+        halves=rows.halves,
+        data=points,
+        names=names,
+        level=level,
+        seed=seed,
+        covariates=model.covariates,
     )
 
 

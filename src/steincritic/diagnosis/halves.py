@@ -6,14 +6,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from steincritic.critics.mlp import MLP
 from steincritic.data.frame import model_frame
 from steincritic.data.points import ScoredPoints, sample_points
 from steincritic.engine import spread
 from steincritic.errors import InputError
+from steincritic.lenses.critics import moved_blocks
 from steincritic.models.base import Model, SamplingModel
 from steincritic.rng import derive, generator
 from steincritic.shapes import PerPoint, Points
-from steincritic.stein.operator import coordinate_blocks
 from steincritic.training.critic import Critic
 from steincritic.training.fit import Training, fit_bank
 from steincritic.training.pacing import DEFAULT_STAGING, paced
@@ -87,10 +88,12 @@ def split_in_halves(
     training: Training | None = None,
     callbacks: Sequence[Callback] | None = None,
     in_order: bool = False,
+    fixed: int = 0,
 ) -> Halves:
     """Train both critics in one bank, and evaluate them on all points and on draws of the model.
 
-    Halves are random, or the first and the second half of the rows.
+    Halves are random, or the first and the second half of the rows. So many first columns are covariates,
+    which critics see and do not move.
     """
     n = len(points)
     if n < FEWEST:
@@ -107,11 +110,12 @@ def split_in_halves(
         frame.enter(stacked),
         staging=staging,
         seeds=[derive(seed, "critic", k) for k in range(2)],
+        network=MLP(fixed=fixed),
         training=training,
         callbacks=[ProgressBar("training critics of both halves")] if callbacks is None else callbacks,
     )
     fitted.require_success()
-    blocks = coordinate_blocks(points.dim)
+    blocks = moved_blocks(points.dim, fixed)
     draws = None
     if isinstance(model, SamplingModel):
         count = draw_count(n, points.dim)

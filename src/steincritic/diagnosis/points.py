@@ -57,7 +57,7 @@ def find_points(halves: Halves, *, fdr: float, listed: bool) -> PointFindings:
         return PointFindings(witness, None, torch.zeros(0, dtype=torch.int64), fdr)
     pvalues = halves.gathered([rank_pvalues(half.own.witness, half.of_draws.witness) for half in halves])
     chosen = benjamini_hochberg(pvalues, fdr) if listed else torch.zeros_like(pvalues, dtype=torch.bool)
-    return PointFindings(witness, pvalues, _sorted_rows(chosen, pvalues, -witness), fdr)
+    return PointFindings(witness, pvalues, sorted_rows(chosen, pvalues, -witness), fdr)
 
 
 def find_missing(halves: Halves, *, fdr: float, listed: bool, most: int = 2000) -> MissingFindings | None:
@@ -74,9 +74,7 @@ def find_missing(halves: Halves, *, fdr: float, listed: bool, most: int = 2000) 
         witness[turn == k] = own
         pvalues[turn == k] = rank_pvalues(-own, -half.own.witness)
     chosen = benjamini_hochberg(pvalues, fdr) if listed else torch.zeros_like(pvalues, dtype=torch.bool)
-    return MissingFindings(
-        halves.draws[:count], witness, pvalues, _sorted_rows(chosen, pvalues, witness), fdr
-    )
+    return MissingFindings(halves.draws[:count], witness, pvalues, sorted_rows(chosen, pvalues, witness), fdr)
 
 
 def benjamini_hochberg(pvalues: PerPoint, level: float) -> Tensor:
@@ -89,7 +87,7 @@ def benjamini_hochberg(pvalues: PerPoint, level: float) -> Tensor:
     return pvalues <= ordered[int(below[-1])]
 
 
-def _sorted_rows(chosen: Tensor, pvalues: PerPoint, then_by: PerPoint) -> Tensor:
+def sorted_rows(chosen: Tensor, pvalues: PerPoint, then_by: PerPoint) -> Tensor:
     rows = chosen.nonzero()[:, 0]
     order = sorted(rows.tolist(), key=lambda i: (float(pvalues[i]), float(then_by[i])))
     return torch.tensor(order, dtype=torch.int64)

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from steincritic.data.points import ScoredPoints
-from steincritic.lenses.lens import Seen, normal_evidence
+from steincritic.lenses.lens import Entries, Seen, normal_evidence, pair_columns
 from steincritic.rng import generator
 
 KINDS = ("shift", "spread", "skewness", "tails", "pair")
@@ -73,6 +73,7 @@ class Functions:
     groups: dict[str, Tensor]  # (n, .) each
     regions: tuple[Region, ...]
     linear: tuple[int, ...]  # columns
+    squared: tuple[int, ...]  # those of more than two values
     pairs: tuple[tuple[int, int], ...]
 
     @classmethod
@@ -81,6 +82,7 @@ class Functions:
         varied = [j for j in range(x.shape[1]) if bool((x[:, j] != x[0, j]).any())]
         z = torch.stack([_tamed(x[:, j]) for j in varied], 1) if varied else x[:, :0]
         curves = [c for j in range(z.shape[1]) for c in _curves(z[:, j])]
+        bent = [k for k in range(z.shape[1]) if len(z[:, k].unique()) > 2]
         paired = range(len(varied)) if len(varied) <= _MOST_PAIRED else range(0)
         pairs = tuple((j, k) for j in paired for k in paired if j < k)
         regions, inside = _regions(x, varied)
@@ -88,7 +90,7 @@ class Functions:
         groups = {
             "overall": torch.ones_like(x[:, :1]),
             "slope": z,
-            "square": z.square(),
+            "square": z[:, bent].square(),
             "curve": torch.stack(curves, 1) if curves else empty,
             "product": torch.stack([z[:, j] * z[:, k] for j, k in pairs], 1) if pairs else empty,
             "region": torch.stack(inside, 1).to(x) if inside else empty,
@@ -99,7 +101,8 @@ class Functions:
         if varied:
             groups |= {f"wave {w:g}": _waves(z, w, seed) for w in _WIDTHS}
         named = tuple((varied[j], varied[k]) for j, k in pairs)
-        return cls({name: g for name, g in groups.items() if g.shape[1]}, regions, tuple(varied), named)
+        kept = {name: group for name, group in groups.items() if group.shape[1]}
+        return cls(kept, regions, tuple(varied), tuple(varied[k] for k in bent), named)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,6 +179,32 @@ class PreparedResiduals:
                 smooth = [parts[kind, g].square().sum(-1) for g in ("overall", "slope", "curve")]
                 out[f"{kind} of any shape"] = torch.stack(smooth).sum(0)
         return out
+
+    def by_entry(self, seen: Seen) -> dict[str, Entries]:
+        """Of functions that a sentence can name: columns of x, then that of y."""
+        f = self.functions
+        columns: dict[str, tuple[tuple[int, ...], ...]] = {
+            "overall": ((),),
+            "slope": tuple((j,) for j in f.linear),
+            "square": tuple((j,) for j in f.squared),
+            "product": f.pairs,
+            "region": tuple((region.column,) for region in f.regions),
+        }
+        targets = tuple((self.covariates + t,) for t in range(self.targets))
+        pairs = tuple((self.covariates + j, self.covariates + k) for j, k in pair_columns(self.targets))
+        return {
+            f"{kind} by {group}": Entries(
+                part.flatten(-2),
+                tuple(
+                    (*of_x, *of_y)
+                    for of_x in columns[group]
+                    for of_y in (pairs if kind == "pair" else targets)
+                ),
+                normal_evidence,
+            )
+            for (kind, group), part in self.parts(seen.fair).items()
+            if group in columns
+        }
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -169,7 +169,7 @@ def field_plot(diagnosis: CheckResult) -> tuple[str, str] | None:
     In standard deviations, so that neither axis wins by its unit; none where the model is not rejected, as
     they would show chance.
     """
-    if not diagnosis.rejected:
+    if not diagnosis.rejected or diagnosis.covariates:  # critics of residuals see no single y
         return None
     single = [c for c in diagnosis.coordinates if c.first == c.last]
     if not single:

@@ -41,8 +41,9 @@ def save_check(
         save_report(result, report, about=about, image_shape=image_shape)
         write_json(summary, content or result.to_dict())
         write_atomically(witness, _witness_csv(result).encode())
-        result.critic.save(critic)
-    return [folder / name for name in FILES]
+        if not result.covariates:  # one of residuals, which new data do not have
+            result.critic.save(critic)
+    return [folder / name for name in (FILES[:-1] if result.covariates else FILES)]
 
 
 @contextmanager

@@ -14,15 +14,17 @@ import torch
 from torch.distributions import Distribution
 
 from steincritic.data.arrays import as_points
+from steincritic.data.conditional import Target, at_rows
 from steincritic.data.points import PointsLike, ScoredPoints, arranged
 from steincritic.devices import DeviceLike, resolve_device
-from steincritic.diagnosis.doctor import answers, own_draws
+from steincritic.diagnosis.doctor import answers, conditional, own_draws
 from steincritic.diagnosis.doctor.gradient import check_gradient
 from steincritic.diagnosis.doctor.patient import Patient, Status, Verdict
 from steincritic.diagnosis.doctor.sampling import draw, generators_restored
 from steincritic.errors import InputError, ModelError, check_count
 from steincritic.files import write_json
 from steincritic.models.base import Model, ModelLike, SamplingModel, as_model, dimension
+from steincritic.models.conditional import AtRows, is_conditional
 from steincritic.models.density import DistributionModel
 from steincritic.shapes import Points
 
@@ -92,6 +94,7 @@ def doctor(
     n: int | None = None,
     seed: int = 0,
     device: DeviceLike = None,
+    target: Target | None = None,
 ) -> Checkup:
     """Check a model before its tests are trusted.
 
@@ -103,6 +106,7 @@ def doctor(
             where drawing and scoring them would take longer than about five seconds.
         seed: decides every random choice.
         device: of the data; where the model draws is its own choice.
+        target: the columns of y in x, where the model is that of y given the others.
 
     >>> from steincritic.models import GaussianMixture, PairModel
     >>> q = GaussianMixture([[0.0, 0.0]])
@@ -112,6 +116,10 @@ def doctor(
     >>> [f.name for f in doctor(wrong, n=2_000).checks if f.status == "failed"]
     ["Stein's identity"]
     """
+    if target is not None or is_conditional(model):
+        if x is None:
+            raise InputError("a conditional model is looked at where the data are: pass x (--data FILE)")
+        return _at_rows(at_rows(model, x, target)[0], seed)
     # a torch distribution that as_model refuses can be looked at all the same
     adapted = DistributionModel(model) if isinstance(model, Distribution) else as_model(model)
     if n is not None:
@@ -135,11 +143,27 @@ def glance(model: Model | None, x: Points, *, seed: int) -> Checkup:
     """The checks of `doctor` that take milliseconds, for a test that is on its way."""
     if model is None:
         return Checkup(checks=(), n=0, seed=seed)
+    if isinstance(model, AtRows):
+        return _at_rows(model, seed)
     with generators_restored():
         draws, sampling = draw(model, _GLANCE, seed, x)
         seeded = Finding(name=_SEEDED, status=sampling[0], detail=sampling[1])
         patient = Patient(model=model, draws=draws, data=x[:_GLANCE], seed=seed)
         return Checkup(checks=(seeded, *_examined(patient, _AT_A_GLANCE)), n=_GLANCE, seed=seed)
+
+
+def _at_rows(model: AtRows, seed: int) -> Checkup:
+    findings: list[Finding] = []
+    with generators_restored():
+        for name, check in conditional.CHECKS.items():
+            try:
+                status, detail = check(model, seed)
+            except ModelError as error:
+                status, detail = "failed", f"{error}."
+            findings.append(Finding(name=name, status=status, detail=detail))
+            if name == "shape" and status == "failed":
+                break
+    return Checkup(checks=tuple(findings), n=len(model), seed=seed)
 
 
 def _data(x: PointsLike, dim: int | None, device: DeviceLike) -> Points:

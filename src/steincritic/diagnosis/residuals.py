@@ -1,0 +1,390 @@
+"""Sentences about y given x: residuals of the data beside those of the model, over x and in regions of it.
+
+Which entries stand out is decided by the null sets of the test, as for other models (`diagnosis/entries.py`).
+An entry is told if it says something beyond louder ones of its kind: what it adds to a regression of the
+residuals' moments on those. So one fault is not told once per covariate and region that it shows in.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import torch
+from torch import Tensor
+
+from steincritic.data.frame import RowFrame
+from steincritic.data.points import ScoredPoints
+from steincritic.diagnosis import estimates
+from steincritic.diagnosis.entries import Entry, standing_out
+from steincritic.diagnosis.estimates import Estimate
+from steincritic.diagnosis.findings import MOST, Finding
+from steincritic.gof.bench import Examined
+from steincritic.gof.result import Reading
+from steincritic.lenses.conditional import PreparedResiduals, Region
+
+_PLAIN = {"overall": 1.1, "slope": 1.1}  # so much louder counts what is simple to say
+_ORDER = {"shift": 0, "spread": 1}  # kinds that change what others show are told first
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """The data with the model's draws at the same x, in the units of the data."""
+
+    x: Tensor  # (n, p + t)
+    draws: Tensor  # (k, n, t) of y
+    mean: Tensor  # (n, t) of the model at each row
+    sd: Tensor
+    covariates: int
+    names: Sequence[str]
+
+    @classmethod
+    def of(cls, data: ScoredPoints, draws: Tensor, covariates: int, names: Sequence[str]) -> "Given":
+        """From (k, n, p + t) draws at the rows of the data."""
+        frame, p = RowFrame.of(draws, covariates), covariates
+        mean, sd = (t[:, p:].cpu() for t in (frame.location, frame.scale))
+        x, y = data.x.to("cpu", torch.float64), draws[..., p:].to("cpu", torch.float64)
+        return cls(x, y, mean, sd, covariates, names)
+
+    def residual(self, t: int) -> Tensor:
+        """y less the model's mean at x."""
+        return self.x[:, self.covariates + t] - self.mean[:, t]
+
+    def standard(self, t: int) -> tuple[Tensor, Tensor]:
+        """Residuals in the model's spread at x: (n,) of the data, (k, n) of the draws."""
+        return self.residual(t) / self.sd[:, t], (self.draws[..., t] - self.mean[:, t]) / self.sd[:, t]
+
+
+def find_given(
+    examined: Examined, given: Given, readings: Sequence[Reading], *, level: float
+) -> tuple[Finding, ...]:
+    """What is wrong with y given x, the loudest first of its kind."""
+    said: list[tuple[Entry, Finding]] = []
+    told: dict[tuple[str, tuple[int, ...]], list[Entry]] = {}
+    plain = _Plain(given)
+    entries = [e for e in standing_out(examined, level) if isinstance(e.prepared, PreparedResiduals)]
+    for entry in sorted(entries, key=_first_told):
+        kind, group = _split(entry)
+        of_y = tuple(j - given.covariates for j in entry.columns if j >= given.covariates)
+        others = told.setdefault((kind, of_y), [])
+        functions = [_function(one, given) for one in (*others, entry)]
+        values = plain.moment(kind, of_y)
+        again = any(one.columns == entry.columns for one in others)
+        if again or (plain.explains(of_y) and _partial(values, functions) < entry.errors):
+            continue
+        if (finding := _told(entry, kind, group, of_y, given)) is None:
+            continue
+        others.append(entry)
+        said.append((entry, finding))
+        plain.fitted[kind, of_y] = _fit(values, [*functions, *_curves(others, given)])
+    ordered = [finding for _, finding in sorted(said, key=lambda pair: -pair[0].loudness)]
+    return tuple(ordered[:MOST]) or _together(readings, given)
+
+
+def _first_told(entry: Entry) -> tuple[int, float]:
+    """Mean, spread, others; the loudest first, but what holds for all x before what is little louder."""
+    kind, group = _split(entry)
+    loud = abs(entry.raw - entry.mean) / entry.sd
+    return _ORDER.get(kind, 2), -loud * _PLAIN.get(group, 1.0)
+
+
+def _split(entry: Entry) -> tuple[str, str]:
+    kind, _, group = entry.number.partition(" by ")
+    return kind, group
+
+
+class _Plain:
+    """Moments of residuals whose mean is zero under the model, without what was told of mean and spread."""
+
+    def __init__(self, given: Given) -> None:
+        self._given = given
+        self.fitted: dict[tuple[str, tuple[int, ...]], Tensor] = {}  # by kind and columns of y
+
+    def explains(self, of_y: tuple[int, ...]) -> bool:
+        """Was anything told of these columns that may show in others of their moments?"""
+        return any(set(of_y) & set(known) for _, known in self.fitted)
+
+    def moment(self, kind: str, of_y: tuple[int, ...]) -> Tensor:
+        """(n,)"""
+        both = [self._given.standard(t) for t in of_y]
+        if kind == "pair":
+            return self._of_data("pair", of_y[0]) * self._of_data("pair", of_y[1]) - (
+                both[0][1] * both[1][1]
+            ).mean(0)
+        return _HERMITE[kind](self._of_data(kind, of_y[0])) - _HERMITE[kind](both[0][1]).mean(0)
+
+    def _of_data(self, kind: str, t: int) -> Tensor:
+        r, none = self._given.standard(t)[0], torch.zeros(())
+        if kind != "shift":
+            r = r - self.fitted.get(("shift", (t,)), none)
+        if kind not in ("shift", "spread"):
+            r = r / (1 + self.fitted.get(("spread", (t,)), none)).clamp(min=_LEAST).sqrt()
+        return r
+
+
+_HERMITE: dict[str, Callable[[Tensor], Tensor]] = {
+    "shift": lambda z: z,
+    "spread": lambda z: z**2 - 1,
+    "skewness": lambda z: z**3 - 3 * z,
+    "tails": lambda z: z**4 - 6 * z**2 + 3,
+}
+_LEAST = 0.1  # variance beside the model's, of residuals that are looked at for their shape
+
+
+def _function(entry: Entry, given: Given) -> Tensor:
+    """The function of x that an entry is about, at the rows of the data."""
+    _, group = _split(entry)
+    of_x = [given.x[:, j] for j in entry.columns if j < given.covariates]
+    z = [(x - x.mean()) / x.std().clamp(min=1e-300) for x in of_x]
+    if group == "region":
+        return _inside(_region(entry), given).double()
+    return {
+        "overall": lambda: torch.ones(len(given.x), dtype=torch.float64),
+        "slope": lambda: z[0],
+        "square": lambda: z[0] ** 2,
+        "product": lambda: z[0] * z[-1],
+    }[group]()
+
+
+def _curves(entries: Sequence[Entry], given: Given) -> list[Tensor]:
+    """A level, and a parabola along each covariate that was told: what a straight line leaves."""
+    along = {j for entry in entries for j in entry.columns if j < given.covariates}
+    z = [(x - x.mean()) / x.std().clamp(min=1e-300) for x in (given.x[:, j] for j in along)]
+    return [torch.ones(len(given.x), dtype=torch.float64), *z, *(one**2 for one in z)]
+
+
+def _region(entry: Entry) -> Region:
+    assert isinstance(entry.prepared, PreparedResiduals)
+    many = entry.many // len(entry.prepared.functions.regions)
+    return entry.prepared.functions.regions[entry.index // many]
+
+
+def _cut(region: Region, given: Given) -> float:
+    """In the units of the data: the largest value below."""
+    x = given.x[:, region.column]
+    standard = (x - x.mean()) / x.std().clamp(min=1e-300)
+    below = x[standard <= region.cut + 1e-4]
+    return float(below.max()) if len(below) else float(x.min())
+
+
+def _inside(region: Region, given: Given) -> Tensor:
+    return (given.x[:, region.column] > _cut(region, given)) == region.above
+
+
+def _fit(values: Tensor, functions: Sequence[Tensor]) -> Tensor:
+    h = torch.stack(list(functions), 1)
+    fitted: Tensor = h @ (torch.linalg.pinv(h) @ values)
+    return fitted
+
+
+def _partial(values: Tensor, functions: Sequence[Tensor]) -> float:
+    """Standard errors of the last function's weight, beside the others; for errors of any spread."""
+    h = torch.stack(list(functions), 1)
+    inverse = torch.linalg.pinv(h.T @ h)
+    rest = values - _fit(values, functions)
+    weight = inverse @ h.T @ values
+    error = ((inverse @ h.T)[-1] * rest).square().sum().sqrt()
+    return float(weight[-1].abs() / error.clamp(min=1e-300))
+
+
+def _told(entry: Entry, kind: str, group: str, of_y: tuple[int, ...], given: Given) -> Finding | None:
+    """The sentence with its estimate; None where this does not differ from what the model says."""
+    where = _Place(entry, group, given)
+    estimate, sentence = _SENTENCES[kind](given, of_y, where)
+    if estimate.gap < NormalDist().inv_cdf(0.975):
+        return None
+    return Finding(
+        kind=f"{kind} by {group}",
+        columns=entry.columns,
+        names=tuple(given.names[j] for j in entry.columns),
+        sentence=sentence,
+        estimate=estimate.value,
+        interval=(estimate.low, estimate.high),
+        expected=estimate.expected,
+        pvalue=entry.pvalue,
+        lens=entry.lens,
+        place=where.ends,
+    )
+
+
+class _Place:
+    """Rows that a sentence is about, and how it says so."""
+
+    def __init__(self, entry: Entry, group: str, given: Given) -> None:
+        self.group = group
+        self.ends: tuple[float, ...] = ()
+        self.names = [given.names[j] for j in entry.columns if j < given.covariates]
+        self.of_x = [given.x[:, j] for j in entry.columns if j < given.covariates]
+        self.rows = torch.ones(len(given.x), dtype=torch.bool)
+        self.words = ""
+        if group == "region":
+            region = _region(entry)
+            cut = _cut(region, given)
+            self.rows, self.ends = _inside(region, given), (cut, float(region.above))
+            self.words = f"for {self.names[0]} {'>' if region.above else '<='} {_short(cut)} "
+        elif group == "square":
+            c = (self.of_x[0] - self.of_x[0].mean()).abs()
+            self.rows = c > c.median()
+            low, high = (float(self.of_x[0].mean() + s * c.median()) for s in (-1, 1))
+            self.words = f"for {self.names[0]} below {_short(low)} or above {_short(high)} "
+
+    @property
+    def centered(self) -> Tensor:
+        """(n,): the covariate, or the product of two, about their means."""
+        c = [x - x.mean() for x in self.of_x]
+        return c[0] if len(c) == 1 else c[0] * c[1]
+
+
+Told = tuple[Estimate, str]
+
+
+def _shift(given: Given, of_y: tuple[int, ...], at: _Place) -> Told:
+    e, name = given.residual(of_y[0]), given.names[given.covariates + of_y[0]]
+    if at.group in ("slope", "product"):
+        found = _slope(e, at.centered)
+        unit = (
+            at.names[0] if len(at.names) == 1 else f"{at.names[0]} times {at.names[1]}, each from its mean,"
+        )
+        more = "more" if found.value > 0 else "less"
+        return found, f"{name} grows by {_size(found)} per unit of {unit} {more} than the model says"
+    if at.group == "square":
+        c = at.centered
+        found = _slope(e, c**2, beside=c)
+        side = "up" if found.value > 0 else "down"
+        return found, (
+            f"{name} bends {side} with {at.names[0]} beside the model: by {_size(found)} per squared unit "
+            "from its mean"
+        )
+    values = e[at.rows]
+    error = float(values.std()) / math.sqrt(len(values))
+    found = Estimate.around(float(values.mean()), error, 0.0)
+    side = "large" if found.value > 0 else "small"
+    return found, f"{name} is {_size(found)} too {side} on average {at.words}".strip()
+
+
+def _spread(given: Given, of_y: tuple[int, ...], at: _Place) -> Told:
+    name = given.names[given.covariates + of_y[0]]
+    r, draws = given.standard(of_y[0])
+    if at.group in ("slope", "product"):
+        square = (r - r.mean()).square()
+        found = _slope(100 * square / square.mean() / 2, at.centered)
+        unit = (
+            at.names[0] if len(at.names) == 1 else f"{at.names[0]} times {at.names[1]}, each from its mean,"
+        )
+        more = "more" if found.value > 0 else "less"
+        return found, (
+            f"The spread of {name} grows by {_size(found, ' %')} per unit of {unit} {more} than the model "
+            "says"
+        )
+    found = estimates.spread(r[at.rows], draws[:, at.rows].flatten())
+    return found, _capital(
+        f"{at.words}the spread of {name} is {found.value:.2f} times the model's "
+        f"({found.low:.2f} to {found.high:.2f})"
+    )
+
+
+def _skewness(given: Given, of_y: tuple[int, ...], at: _Place) -> Told:
+    name = given.names[given.covariates + of_y[0]]
+    rows, words = _half(at)
+    r, draws = given.standard(of_y[0])
+    found = estimates.skewness(r[rows], draws[:, rows].flatten())
+    side = "right" if found.above else "left"
+    return found, _capital(
+        f"{words}{name} is skewed further to the {side} than the model says: skewness {found.value:.2f} "
+        f"({found.low:.2f} to {found.high:.2f}) about its mean at x, the model says {found.expected:.2f}"
+    )
+
+
+def _tails(given: Given, of_y: tuple[int, ...], at: _Place) -> Told:
+    name = given.names[given.covariates + of_y[0]]
+    rows, words = _half(at)
+    r, draws = given.standard(of_y[0])
+    found = estimates.tail_share(r[rows], draws[:, rows].flatten())
+    weight = "heavier" if found.above else "lighter"
+    return found, _capital(
+        f"{words}{name} has {weight} tails than the model says: {100 * found.value:.1f} % of points "
+        f"({100 * found.low:.1f} to {100 * found.high:.1f} %) beyond its central 99 % at x, 1 % expected"
+    )
+
+
+def _pair(given: Given, of_y: tuple[int, ...], at: _Place) -> Told:
+    names = [given.names[given.covariates + t] for t in of_y]
+    rows, words = _half(at)
+    (a, da), (b, db) = (given.standard(t) for t in of_y)
+    found = estimates.correlation(
+        torch.stack([a[rows], b[rows]], 1),
+        torch.stack([da[:, rows].flatten(), db[:, rows].flatten()], 1),
+    )
+    return found, _capital(
+        f"{words}{names[0]} and {names[1]} given x: correlation {found.value:.2f} ({found.low:.2f} to "
+        f"{found.high:.2f}), the model says {found.expected:.2f}"
+    )
+
+
+_SENTENCES = {"shift": _shift, "spread": _spread, "skewness": _skewness, "tails": _tails, "pair": _pair}
+
+
+def _half(at: _Place) -> tuple[Tensor, str]:
+    """Rows of a place; along a covariate, or a product, the half where it is larger."""
+    if at.group not in ("slope", "product"):
+        return at.rows, at.words
+    if at.group == "product":
+        return at.centered > 0, f"where {at.names[0]} and {at.names[1]} are both high or both low "
+    middle = at.of_x[0].median()
+    return at.of_x[0] > middle, f"for {at.names[0]} > {_short(float(middle))} "
+
+
+def _slope(values: Tensor, x: Tensor, beside: Tensor | None = None) -> Estimate:
+    """Of a line through the values, with an error that holds for any spread."""
+    functions = [torch.ones_like(x), *([] if beside is None else [beside]), x]
+    h = torch.stack(functions, 1)
+    inverse = torch.linalg.pinv(h.T @ h)
+    rest = values - _fit(values, functions)
+    error = float(((inverse @ h.T)[-1] * rest).square().sum().sqrt())
+    return Estimate.around(float((inverse @ h.T @ values)[-1]), error, 0.0)
+
+
+def _together(readings: Sequence[Reading], given: Given) -> tuple[Finding, ...]:
+    """One honest sentence where no entry stands out."""
+    if not readings:
+        return ()
+    kind = readings[0].number.partition(" ")[0]
+    name = " and ".join(given.names[given.covariates :])
+    what = {
+        "shift": f"the mean of {name}, which is off along x",
+        "spread": f"the spread of {name}, which is off along x",
+        "skewness": f"the skewness of {name}, which is off along x",
+        "tails": f"the tails of {name}, which are off along x",
+        "pair": f"how {name} go together at x",
+        "kernel": f"a smooth difference of {name} from the model that changes with x",
+    }.get(kind, "a pattern that only trained critics see")
+    return (
+        Finding(
+            kind="together",
+            columns=(),
+            names=(),
+            sentence=f"Nothing stands out alone; the loudest sign is {what}",
+            estimate=None,
+            interval=None,
+            expected=None,
+            pvalue=readings[0].pvalue,
+            lens=readings[0].lens,
+        ),
+    )
+
+
+def _size(e: Estimate, unit: str = "") -> str:
+    low, high = (
+        sorted((abs(e.low), abs(e.high))) if e.low * e.high > 0 else (0.0, max(abs(e.low), abs(e.high)))
+    )
+    return f"{_short(abs(e.value))}{unit} ({_short(low)} to {_short(high)}{unit})"
+
+
+def _short(value: float) -> str:
+    """Three digits, never a power of ten unless it is far."""
+    return f"{value:.3g}" if 1e-3 <= abs(value) < 1e6 or not value else f"{value:.2e}"
+
+
+def _capital(sentence: str) -> str:
+    """A sentence begins with a capital, unless a name does."""
+    return sentence[0].upper() + sentence[1:] if sentence.startswith(("for ", "where ", "the ")) else sentence
