@@ -50,6 +50,7 @@ PROMISED = {
     "small-images": {"rows", "models", "published"},
     "auto-staging": {"rows"},
     "learn-ebm": {"rows", "pictures", "level"},
+    "conditional": {"rows", "level"},
     "lc2st": {"rows", "moments"},
     "mnist": {"rows", "null", "gallery", "map", "machine"},
 }

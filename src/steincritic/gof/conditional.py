@@ -27,6 +27,7 @@ from steincritic.gof.result import Caveat
 from steincritic.gof.test import GofTest
 from steincritic.lenses.conditional import ResidualKernels, ResidualMoments
 from steincritic.lenses.critics import Critics
+from steincritic.lenses.predicted import PredictedMoments
 from steincritic.models.conditional import AtRows
 from steincritic.rng import generator
 
@@ -40,6 +41,7 @@ _PER_ROW = (
     100,
     2**22,
 )  # draws of y at each x for its location and spread: fewest, most, their coordinates
+_REFERENCE = (1200, 100, 2**27)  # reference sets: most, fewest, their coordinates
 
 
 def arranged(
@@ -53,8 +55,15 @@ def arranged(
         )
     order = torch.randperm(n, generator=generator(config.null_seed, "rows"))
     if config.lenses == usual.lenses:
-        lenses = (ResidualMoments(covariates=p), ResidualKernels(covariates=p))
-        config = replace(config, lenses=lenses)
+        lenses = (
+            ResidualMoments(covariates=p),
+            ResidualKernels(covariates=p),
+            PredictedMoments(covariates=p),
+        )
+        # many numbers with heavy tails: what is large needs more sets than usual
+        most, fewest, numbers = _REFERENCE
+        reference = config.reference or max(fewest, min(most, numbers // (n * model.dim)))
+        config = replace(config, lenses=lenses, reference=reference)
     critics = config.critics
     if critics is not None:
         critics = None if n >= PLENTIFUL else given(critics, p)

@@ -1,8 +1,8 @@
 """The published kernel test of conditional models [jitkrittum2020], and likelihood ratios as a ceiling.
 
 KCSD is the U-statistic of k(x, x') times the Stein kernel of y, with Gaussian kernels at the median distances
-of x and of y (of at most 600 rows), and 400 bootstrap draws with multinomial weights. FSCD has features at five
-places of x in place of k, trained for power.
+of x and of y (of at most 600 rows), and 400 bootstrap draws with multinomial weights. FSCD has features at
+five places of x in place of k, trained for power.
 """
 
 import torch
