@@ -8,8 +8,11 @@ import torch
 from reference import jacobian_diagonal, jacobian_trace
 from steincritic.critics import MLP
 from steincritic.critics.network import Buffers, autograd_pullback
+from steincritic.data.points import ScoredPoints
 from steincritic.errors import InputError
 from steincritic.rng import derive, generator
+from steincritic.training.fit import Training, fit_bank
+from steincritic.training.staging import Staged
 
 KINDS = list(itertools.product((1, 2), ("silu", "softplus", "tanh"), (False, True)))
 NETS_A_KIND = 17  # 12 kinds, 204 random nets
@@ -196,3 +199,22 @@ def test_perceptrons_without_a_closed_form_are_refused(bad):
 
 def test_a_list_of_widths_becomes_a_tuple_so_that_settings_compare():
     assert MLP(hidden=[3, 4]) == MLP(hidden=(3, 4))
+
+
+@pytest.mark.parametrize("divergence", ["exact", "gaussian"])
+def test_fixed_coordinates_are_seen_and_never_moved(divergence):
+    points = ScoredPoints(torch.randn(2, 40, 3, generator=generator(0, "x")), torch.zeros(2, 40, 3))
+    points.score[..., 2:] = -points.x[..., 2:] + points.x[..., :1]
+    training = Training(epochs=3, batch_size=20, divergence=divergence)
+    bank = fit_bank(
+        points,
+        staging=Staged(initial=1.0, floor=0.1, decay=0.9),
+        seeds=[0, 1],
+        network=MLP(fixed=2),
+        training=training,
+    ).snapshots.banks[0]
+    f, parts = bank.field_and_parts(points.x, (slice(0, 2), slice(2, 3)))
+    assert bool((f[..., :2] == 0).all()) and bool((parts[..., 0] == 0).all()) and bool((f[..., 2] != 0).any())
+    moved = points.x.clone()
+    moved[..., 0] += 1
+    assert not torch.equal(bank.field(moved), bank.field(points.x))

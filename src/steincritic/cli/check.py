@@ -11,7 +11,7 @@ from steincritic.cli.options import (
     Advanced,
     AsJson,
     Common,
-    Tested,
+    ModelOfData,
     TestOptions,
     parse_shape,
 )
@@ -25,7 +25,7 @@ _FINDINGS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check(Common, AsJson, TestOptions, Tested):
+class Check(Common, AsJson, TestOptions, ModelOfData):
     """Test whether data could come from a model, and show where the model fails.
 
     Exit code 0: not rejected, 1: rejected, 2: error.
@@ -61,7 +61,7 @@ class Check(Common, AsJson, TestOptions, Tested):
         from steincritic.report.page import check_shape
 
         shape = parse_shape(self.image_shape)
-        model, table, notes = self.model_and_table()
+        model, table, notes = self.load()
         check_shape(shape, table.x.shape[1])
         points = scored(model, table)
         test = self.run(model, points, table.columns, notes)

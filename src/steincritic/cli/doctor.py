@@ -13,6 +13,7 @@ from steincritic.cli.options import (
     OnDevice,
     Seeded,
     TableOptions,
+    Target,
     check_data,
     object_named,
 )
@@ -25,7 +26,7 @@ _COLORS = {"passed": "green", "warning": "yellow", "failed": "red", "skipped": "
 
 
 @dataclass(frozen=True, kw_only=True)
-class Doctor(Common, AsJson, OnDevice, Seeded, TableOptions, Model):
+class Doctor(Common, AsJson, OnDevice, Seeded, TableOptions, Target, Model):
     """Check a model's score and sampler before you trust a test.
 
     Exit code 0: nothing failed, 1: a check failed, 2: error.
@@ -50,7 +51,9 @@ class Doctor(Common, AsJson, OnDevice, Seeded, TableOptions, Model):
 
         device = None if self.device == "auto" else self.device
         table = None if self.data is None else self.read(self.data)[0]
-        checkup = doctor(object_named(self.model), table, n=self.n, seed=self.seed, device=device)
+        checkup = doctor(
+            object_named(self.model), table, n=self.n, seed=self.seed, device=device, target=self.targets
+        )
         about = {
             "model": self.model,
             "data": None if self.data is None else str(self.data),

@@ -164,22 +164,48 @@ class Model(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tested(Model, Data):
+class Target(Options):
+    target: str | None = None
+    """Column of y, or several such as y1,y2, where the model is that of y given the other columns."""
+
+    @property
+    def targets(self) -> "list[str | int] | None":
+        """By name; a whole number is a column counted from 0."""
+        if self.target is None:
+            return None
+        return [int(t) if t.lstrip("-").isdigit() else t for t in _names(self.target, "target")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOfData(Target, Model, Data):
     """A model and the data that it is tested on."""
 
     fitted: bool = False
     """--model names a function or an estimator, which is fitted to the data, and anew to every null set."""
 
-    def model_and_table(self) -> tuple["base.Model", "Table", tuple[str, ...]]:
-        """And what a reader should know of how the data were read."""
-        if not self.fitted:
-            model = model_named(self.model)
-            return model, *self.read(self.data, model)
-        from steincritic.gof.fitted import Fitted
+    def check(self) -> None:
+        super().check()
+        if self.fitted and self.target is not None:
+            raise InputError("--fitted is for models of all columns; a model with --target is taken as it is")
 
-        fit = object_named(self.model)
-        table, notes = self.read(self.data)
-        return Fitted(fit, table), table, notes
+    def load(self) -> tuple["base.Model", "Table", tuple[str, ...]]:
+        """The model, the data in its order of columns, and what a reader should know of that."""
+        from steincritic.data.conditional import at_rows
+        from steincritic.data.points import reading_notes
+        from steincritic.gof.fitted import Fitted
+        from steincritic.models.base import as_model
+        from steincritic.models.conditional import is_conditional
+
+        named = object_named(self.model)
+        if self.fitted:
+            table, notes = self.read(self.data)
+            return Fitted(named, table), table, notes
+        if self.target is None and not is_conditional(named):
+            model = as_model(named)
+            return model, *self.read(self.data, model)
+        table, _ = self.read(self.data)
+        at, used = at_rows(named, table, self.targets)
+        return at, used, reading_notes(table, table)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,13 +7,13 @@ from steincritic.cli.guard import FITS, REJECTED, described
 from steincritic.cli.options import (
     AsJson,
     Common,
-    Tested,
+    ModelOfData,
     TestOptions,
 )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Test(Common, AsJson, TestOptions, Tested):
+class Test(Common, AsJson, TestOptions, ModelOfData):
     """Test whether data could come from a model, without looking for where it fails.
 
     Exit code 0: not rejected, 1: rejected, 2: error.
@@ -27,7 +27,7 @@ class Test(Common, AsJson, TestOptions, Tested):
         from steincritic.data.points import scored
         from steincritic.diagnosis.doctor.doctor import glance
 
-        model, table, notes = self.model_and_table()
+        model, table, notes = self.load()
         points = scored(model, table)
         result = self.run(model, points, table.columns, notes)
         checkup = glance(model, points.x, seed=self.seed)

@@ -80,14 +80,14 @@ def _table(x: PointsLike, names: Sequence[str] | None) -> Table:
 
 
 def _place(target: str | int, columns: Sequence[str]) -> int:
+    if str(target) in columns:
+        return columns.index(str(target))
     if isinstance(target, int) and not isinstance(target, bool):
         if not -len(columns) <= target < len(columns):
             raise InputError(f"target is a column from 0 to {len(columns) - 1}, got {target}")
         return target % len(columns)
-    if not isinstance(target, str) or target not in columns:
-        hint = did_you_mean(str(target), columns) or f"; they have {listed(columns, _SHOWN)}"
-        raise InputError(f"the data have no target column {target!r}{hint}")
-    return columns.index(target)
+    hint = did_you_mean(str(target), columns) or f"; they have {listed(columns, _SHOWN)}"
+    raise InputError(f"the data have no target column {target!r}{hint}")
 
 
 def _covariates(model: ConditionalModel, places: list[int], columns: Sequence[str]) -> list[int]:

@@ -77,7 +77,7 @@ def find_given(
         others.append(entry)
         said.append((entry, finding))
         plain.fitted[kind, of_y] = _fit(values, [*functions, *_curves(others, given)])
-    ordered = [finding for _, finding in sorted(said, key=lambda pair: -pair[0].loudness)]
+    ordered = [finding for _, finding in sorted(said, key=lambda pair: _first_told(pair[0])[1])]
     return tuple(ordered[:MOST]) or _together(readings, given)
 
 

@@ -145,17 +145,20 @@ class Combined:
             from steincritic.gof.multiplier import run_without_draws  # which builds on this file
 
             return run_without_draws(self, model, datasets, level, seeds)
-        config = self
-        if isinstance(model, AtRows):
-            config, model, datasets = arranged(self, model, datasets, Combined())
-        elif isinstance(model, Fitted):
-            config = quick(self)
-        run = _Run(config, model, datasets, level, tuple(seeds))
+        run = self._run(model, datasets, level, tuple(seeds))
         return [run.result(t) for t in range(len(seeds))]
+
+    def _run(
+        self, model: SamplingModel, datasets: ScoredPoints, level: float, seeds: tuple[int, ...]
+    ) -> "_Run":
+        if isinstance(model, AtRows):
+            return _Run(*arranged(self, model, datasets, Combined()), level, seeds)
+        config = quick(self) if isinstance(model, Fitted) else self
+        return _Run(config, model, datasets, level, seeds)
 
     def forecast(self, model: SamplingModel, points: ScoredPoints, *, level: float = 0.05) -> Forecast:
         """How long a test of these points takes at most, by trying a few null sets: some seconds."""
-        run = _Run(replace(self, cache=False), model, points.alone(), level, (0,))
+        run = replace(self, cache=False)._run(model, points.alone(), level, (0,))
         return Forecast(
             sets=run.plan.sets,
             draws=run.plan.draws,

@@ -41,6 +41,7 @@ _PER_ROW = (
     100,
     2**22,
 )  # draws of y at each x for its location and spread: fewest, most, their coordinates
+_REFERENCE = (1200, 100, 2**27)  # reference sets: most, fewest, their coordinates
 
 
 def arranged(
@@ -59,7 +60,10 @@ def arranged(
             ResidualKernels(covariates=p),
             PredictedMoments(covariates=p),
         )
-        config = replace(config, lenses=lenses)
+        # many numbers with heavy tails: what is large needs more sets than usual
+        most, fewest, numbers = _REFERENCE
+        reference = config.reference or max(fewest, min(most, numbers // (n * model.dim)))
+        config = replace(config, lenses=lenses, reference=reference)
     critics = config.critics
     if critics is not None:
         critics = None if n >= PLENTIFUL else given(critics, p)

@@ -170,7 +170,9 @@ def field_plot(diagnosis: CheckResult) -> tuple[str, str] | None:
     In standard deviations, so that neither axis wins by its unit; none where the model is not rejected, as
     they would show chance.
     """
-    if not diagnosis.rejected or coordinates_of(diagnosis.critic.model) is not None:
+    if not diagnosis.rejected or diagnosis.covariates:  # critics of residuals see no single y
+        return None
+    if coordinates_of(diagnosis.critic.model) is not None:
         return None  # of a model with bounds the field is in other coordinates
     single = [c for c in diagnosis.coordinates if c.first == c.last]
     if not single:

@@ -1,6 +1,7 @@
 """Pictures of what is wrong: data beside draws of the model, one way to draw per kind of finding."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ _SIZE = (3.4, 2.5)  # inches
 _ELLIPSE = 2.0  # standard deviations
 _QUANTILES = 400  # points of a QQ plot
 _BARS = 12  # columns of a direction
+_SLICES = 8  # of a covariate
 _RANGE = 0.002  # share of the points that a histogram leaves out on either side
 
 
@@ -24,11 +26,16 @@ def finding_plot(diagnosis: CheckResult, finding: Finding, number: int) -> tuple
     if diagnosis.halves.draws is None or not finding.columns:
         return None
     x, y = (t.x.detach().cpu().double().numpy() for t in (diagnosis.data, diagnosis.halves.draws))
-    draw = _DRAWN[finding.kind.removesuffix(" within a mode")]
+    draw = _given if diagnosis.covariates else _DRAWN[finding.kind.removesuffix(" within a mode")]
+    names = diagnosis.names
+    if p := diagnosis.covariates:
+        names = (*names[:p], *(f"{name} less model mean" for name in names[p:]))
+        mean = y[:, p:].reshape(-1, *x[:, p:].shape).mean(0)  # draws are row after row
+        x, y = (np.hstack([t[:, :p], t[:, p:] - np.tile(mean, (len(t) // len(x), 1))]) for t in (x, y))
     with drawing(*_SIZE) as (figure, ax):
         if finding.kind.endswith("within a mode"):
             x, y = (_near(t, np.array(finding.place), y) for t in (x, y))
-        note = draw(ax, x, y, finding, diagnosis.names)
+        note = draw(ax, x, y, finding, names)
     return as_svg(figure, f"finding{number}"), note
 
 
@@ -139,6 +146,36 @@ def _loadings(ax: "Axes", x: np.ndarray, y: np.ndarray, finding: Finding, names:
     ax.set_yticks(range(len(shown)), [short(names[j]) for j in shown])
     ax.set(xlabel="part in the common direction", ylim=(len(shown) - 0.5, -0.5))
     return "Red: the columns that take part."
+
+
+def _given(ax: "Axes", x: np.ndarray, y: np.ndarray, finding: Finding, names: tuple[str, ...]) -> str:
+    """Residuals of y over the covariate that a finding is about, and in slices of it."""
+    if len(finding.columns) == 1:
+        return _histograms(
+            ax, x[:, finding.columns[0]], y[:, finding.columns[0]], short(names[finding.columns[0]])
+        )
+    j, k = finding.columns[0], finding.columns[-1]
+    _clouds(ax, x, y, j, k)
+    for points, color in ((y, MODEL), (x, DATA)):
+        edges = np.unique(np.quantile(x[:, j], np.linspace(0, 1, _SLICES + 1)))
+        slices = [points[(points[:, j] >= a) & (points[:, j] <= b)] for a, b in pairwise(edges)]
+        middle, low, high = (
+            np.array([f(part) for part in slices if len(part) > 1])
+            for f in (
+                lambda part: (part[:, j].mean(), part[:, k].mean()),
+                lambda part: part[:, k].mean() - part[:, k].std(),
+                lambda part: part[:, k].mean() + part[:, k].std(),
+            )
+        )
+        _outlined(ax, middle.T, color)
+        for end in (low, high):
+            ax.plot(middle[:, 0], end, color=color, linewidth=1.2, linestyle="--")
+    if finding.kind.endswith("region"):
+        cut, above = finding.place
+        ax.axvspan(cut, x[:, j].max() if above else x[:, j].min(), color=ALARM, alpha=0.15, linewidth=0)
+    ax.set(xlabel=short(names[j]), ylabel=short(names[k]))
+    _legend(ax)
+    return "Lines: means in slices of the covariate; dashed: a standard deviation to either side."
 
 
 _Draw = Callable[["Axes", np.ndarray, np.ndarray, Finding, tuple[str, ...]], str]

@@ -178,6 +178,7 @@ def _table(diagnosis: CheckResult) -> dict[str, Any]:
 
 def _telling_columns(diagnosis: CheckResult) -> list[int]:
     ranked = [j for c in diagnosis.coordinates for j in range(c.first, c.last + 1)]
+    ranked += range(diagnosis.covariates)
     return ranked[:_COLUMNS]
 
 
