@@ -10,11 +10,13 @@ from steincritic.cli.guard import FITS, REJECTED, after, described, print_json
 from steincritic.cli.options import (
     Advanced,
     AsJson,
+    Bounded,
     Common,
     Data,
     Model,
     TestOptions,
     model_named,
+    parse_bounds,
     parse_shape,
 )
 from steincritic.errors import InputError
@@ -27,7 +29,7 @@ _FINDINGS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check(Common, AsJson, TestOptions, Model, Data):
+class Check(Common, AsJson, TestOptions, Bounded, Model, Data):
     """Test whether data could come from a model, and show where the model fails.
 
     Exit code 0: not rejected, 1: rejected, 2: error.
@@ -57,16 +59,18 @@ class Check(Common, AsJson, TestOptions, Model, Data):
 
     def __call__(self) -> int:
         from steincritic.cli.printing import print_files, print_lines, print_verdict
-        from steincritic.data.points import scored
+        from steincritic.data.points import model_and_points
         from steincritic.diagnosis.check import check
         from steincritic.diagnosis.halves import FEWEST
         from steincritic.report.page import check_shape
 
         shape = parse_shape(self.image_shape)
-        model = model_named(self.model)
-        table, notes = self.read(self.data, model)
+        named = model_named(self.model)
+        table, notes = self.read(self.data, named)
         check_shape(shape, table.x.shape[1])
-        points = scored(model, table)
+        limits = parse_bounds(self.bounds)
+        model, points = model_and_points(named, table, device="cpu", bounds=limits)
+        assert model is not None
         test = self.run(model, points, table.columns, notes)
         about = {"model": self.model, "data": str(self.data), "dropped": table.dropped}
         result = None  # few points can be tested, but not searched for where a model fails

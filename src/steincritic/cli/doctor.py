@@ -8,6 +8,7 @@ from steincritic.cli.guard import FITS, REJECTED, described
 from steincritic.cli.options import (
     Advanced,
     AsJson,
+    Bounded,
     Common,
     Model,
     OnDevice,
@@ -15,6 +16,7 @@ from steincritic.cli.options import (
     TableOptions,
     check_data,
     object_named,
+    parse_bounds,
 )
 from steincritic.errors import check_count
 
@@ -25,7 +27,7 @@ _COLORS = {"passed": "green", "warning": "yellow", "failed": "red", "skipped": "
 
 
 @dataclass(frozen=True, kw_only=True)
-class Doctor(Common, AsJson, OnDevice, Seeded, TableOptions, Model):
+class Doctor(Common, AsJson, OnDevice, Seeded, TableOptions, Bounded, Model):
     """Check a model's score and sampler before you trust a test.
 
     Exit code 0: nothing failed, 1: a check failed, 2: error.
@@ -50,7 +52,9 @@ class Doctor(Common, AsJson, OnDevice, Seeded, TableOptions, Model):
 
         device = None if self.device == "auto" else self.device
         table = None if self.data is None else self.read(self.data)[0]
-        checkup = doctor(object_named(self.model), table, n=self.n, seed=self.seed, device=device)
+        limits = parse_bounds(self.bounds)
+        model = object_named(self.model)
+        checkup = doctor(model, table, n=self.n, seed=self.seed, device=device, bounds=limits)
         about = {
             "model": self.model,
             "data": None if self.data is None else str(self.data),

@@ -6,16 +6,18 @@ from pathlib import Path
 from steincritic.cli.guard import FITS, REJECTED, described
 from steincritic.cli.options import (
     AsJson,
+    Bounded,
     Common,
     Data,
     Model,
     TestOptions,
     model_named,
+    parse_bounds,
 )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Test(Common, AsJson, TestOptions, Model, Data):
+class Test(Common, AsJson, TestOptions, Bounded, Model, Data):
     """Test whether data could come from a model, without looking for where it fails.
 
     Exit code 0: not rejected, 1: rejected, 2: error.
@@ -26,12 +28,14 @@ class Test(Common, AsJson, TestOptions, Model, Data):
 
     def __call__(self) -> int:
         from steincritic.cli.printing import print_verdict
-        from steincritic.data.points import scored
+        from steincritic.data.points import model_and_points
         from steincritic.diagnosis.doctor.doctor import glance
 
-        model = model_named(self.model)
-        table, notes = self.read(self.data, model)
-        points = scored(model, table)
+        named = model_named(self.model)
+        table, notes = self.read(self.data, named)
+        limits = parse_bounds(self.bounds)
+        model, points = model_and_points(named, table, device="cpu", bounds=limits)
+        assert model is not None
         result = self.run(model, points, table.columns, notes)
         checkup = glance(model, points.x, seed=self.seed)
         about = {"model": self.model, "data": str(self.data), "dropped": table.dropped}
