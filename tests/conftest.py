@@ -28,9 +28,9 @@ def run(capfd):
 
     from steincritic import cli
 
-    def command(line):
+    def command(line, *more):
         with pytest.raises(SystemExit) as exited:
-            cli.main(line.split())
+            cli.main([*line.split(), *more])
         captured = capfd.readouterr()
         return exited.value.code, captured.out, captured.err
 

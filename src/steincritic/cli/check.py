@@ -13,6 +13,7 @@ from steincritic.cli.options import (
     Common,
     ModelOfData,
     TestOptions,
+    parse_bounds,
     parse_shape,
 )
 from steincritic.errors import InputError
@@ -55,15 +56,17 @@ class Check(Common, AsJson, TestOptions, ModelOfData):
 
     def __call__(self) -> int:
         from steincritic.cli.printing import print_files, print_lines, print_verdict
-        from steincritic.data.points import scored
+        from steincritic.data.points import model_and_points
         from steincritic.diagnosis.check import check
         from steincritic.diagnosis.halves import FEWEST
         from steincritic.report.page import check_shape
 
         shape = parse_shape(self.image_shape)
-        model, table, notes = self.load()
+        named, table, notes = self.load()
         check_shape(shape, table.x.shape[1])
-        points = scored(model, table)
+        limits = parse_bounds(self.bounds)
+        model, points = model_and_points(named, table, device="cpu", bounds=limits)
+        assert model is not None
         test = self.run(model, points, table.columns, notes)
         about = {"model": self.model, "data": str(self.data), "dropped": table.dropped}
         result = None  # few points can be tested, but not searched for where a model fails

@@ -11,12 +11,14 @@ from steincritic.cli.options import (
     TESTS,
     Advanced,
     AsJson,
+    Bounded,
     Common,
     Data,
     Options,
     TestOptions,
     doubts_in_the_result,
     model_named,
+    parse_bounds,
 )
 from steincritic.errors import InputError
 
@@ -34,7 +36,7 @@ class _Candidates(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compare(Common, AsJson, TestOptions, _Candidates, Data):
+class Compare(Common, AsJson, TestOptions, Bounded, _Candidates, Data):
     """Rank models by their distance to the data, and test each of them.
 
     Exit code 0: not all models are rejected, 1: all are rejected, 2: error.
@@ -64,6 +66,7 @@ class Compare(Common, AsJson, TestOptions, _Candidates, Data):
         models = [model_named(spec) for spec in self.model]
         table = self.read(self.data)[0]
         options: dict[str, Any] = {"level": self.level, "seed": self.seed, "units": self.units}
+        options["bounds"] = parse_bounds(self.bounds)
         with doubts_in_the_result():
             test, names = self.for_each(), self.name or self.model
             result = compare(models, table, names=names, test=test, device=self.device, **options)

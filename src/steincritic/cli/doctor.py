@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from steincritic.cli.guard import FITS, REJECTED, described
 from steincritic.cli.options import (
     Advanced,
     AsJson,
+    Bounded,
     Common,
     Model,
     OnDevice,
@@ -16,6 +17,7 @@ from steincritic.cli.options import (
     Target,
     check_data,
     object_named,
+    parse_bounds,
 )
 from steincritic.errors import check_count
 
@@ -26,7 +28,7 @@ _COLORS = {"passed": "green", "warning": "yellow", "failed": "red", "skipped": "
 
 
 @dataclass(frozen=True, kw_only=True)
-class Doctor(Common, AsJson, OnDevice, Seeded, TableOptions, Target, Model):
+class Doctor(Common, AsJson, OnDevice, Seeded, TableOptions, Bounded, Target, Model):
     """Check a model's score and sampler before you trust a test.
 
     Exit code 0: nothing failed, 1: a check failed, 2: error.
@@ -51,9 +53,8 @@ class Doctor(Common, AsJson, OnDevice, Seeded, TableOptions, Target, Model):
 
         device = None if self.device == "auto" else self.device
         table = None if self.data is None else self.read(self.data)[0]
-        checkup = doctor(
-            object_named(self.model), table, n=self.n, seed=self.seed, device=device, target=self.targets
-        )
+        options: dict[str, Any] = {"target": self.targets, "bounds": parse_bounds(self.bounds)}
+        checkup = doctor(object_named(self.model), table, n=self.n, seed=self.seed, device=device, **options)
         about = {
             "model": self.model,
             "data": None if self.data is None else str(self.data),

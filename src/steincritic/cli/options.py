@@ -164,6 +164,16 @@ class Model(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Bounded(Options):
+    bounds: Advanced[str | None] = None
+    """Where the model ends, by column, such as "age 0 inf, share 0 1"; or simplex. Distributions say it."""
+
+    def check(self) -> None:
+        super().check()
+        parse_bounds(self.bounds)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Target(Options):
     target: str | None = None
     """Column of y, or several such as y1,y2, where the model is that of y given the other columns."""
@@ -177,7 +187,7 @@ class Target(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelOfData(Target, Model, Data):
+class ModelOfData(Bounded, Target, Model, Data):
     """A model and the data that it is tested on."""
 
     fitted: bool = False
@@ -436,9 +446,28 @@ def _check_tolerance(text: str) -> None:
         )
 
 
+def parse_bounds(text: str | None) -> Any:
+    """age 0 inf, share 0 1 as {"age": (0, inf), "share": (0, 1)}."""
+    if text is None or text.strip() == "simplex":
+        return text and text.strip()
+    found = {}
+    for part in _names(text, "bounds"):
+        try:
+            name, low, high = part.rsplit(None, 2)
+            found[name] = float(low), float(high)
+        except ValueError:
+            raise InputError(
+                f'bounds are name, low and high, such as "age 0 inf, share 0 1"; got {part!r}'
+            ) from None
+        if not found[name][0] < found[name][1]:
+            raise InputError(f"bounds of {name} need low < high, got {low} and {high}")
+    return found
+
+
 def _names(text: str, option: str) -> list[str]:
     """a,b,c; a name with a comma in quotes."""
     names = [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
     if not all(names) or not names:
-        raise InputError(f"--{option} must be names of columns such as a,b,c; got {text!r}")
+        example = "names of columns such as a,b,c" if option != "bounds" else '"age 0 inf, share 0 1"'
+        raise InputError(f"--{option} must be {example}; got {text!r}")
     return names

@@ -9,6 +9,7 @@ from steincritic.cli.options import (
     Common,
     ModelOfData,
     TestOptions,
+    parse_bounds,
 )
 
 
@@ -24,11 +25,13 @@ class Test(Common, AsJson, TestOptions, ModelOfData):
 
     def __call__(self) -> int:
         from steincritic.cli.printing import print_verdict
-        from steincritic.data.points import scored
+        from steincritic.data.points import model_and_points
         from steincritic.diagnosis.doctor.doctor import glance
 
-        model, table, notes = self.load()
-        points = scored(model, table)
+        named, table, notes = self.load()
+        limits = parse_bounds(self.bounds)
+        model, points = model_and_points(named, table, device="cpu", bounds=limits)
+        assert model is not None
         result = self.run(model, points, table.columns, notes)
         checkup = glance(model, points.x, seed=self.seed)
         about = {"model": self.model, "data": str(self.data), "dropped": table.dropped}

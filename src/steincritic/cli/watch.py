@@ -112,24 +112,27 @@ class Watch(Common, AsJson, OnDevice, Model, Data):
 
     def _resume(self, reader: "TailReader", state: "WatchState", model: "base.Model") -> None:
         """Bring the reader to the first row that the state has not seen, if these rows are those it saw."""
-        import numpy as np
         import torch
 
         from steincritic.data.points import arranged, score_points
         from steincritic.data.stream import STDIN
+        from steincritic.models.bounded import coordinates_of, unbounded
+        from steincritic.models.coordinates import entered
 
         past = state.past
         if past is None:
             return
-        again = score_points(model, past.x[:_COMPARED]).score
+        again = score_points(unbounded(model), past.x[:_COMPARED]).score
         if not torch.allclose(again, past.score[:_COMPARED], rtol=1e-4, atol=1e-6):  # float32 rounding
             raise InputError(
                 f"{self.state} was begun with another model than {self.model}; name another file"
             )
         if str(self.data) == STDIN:
             return
-        seen = arranged(self._reader().take(len(past)), model)
-        if not np.array_equal(seen.x, past.x.cpu().numpy()):
+        seen = torch.from_numpy(arranged(self._reader().take(len(past)), model).x)
+        if (within := coordinates_of(model)) is not None:
+            seen = entered(within, seen)
+        if not torch.equal(seen.to(past.x), past.x):
             raise InputError(
                 f"{self.data} does not begin with the {len(past)} rows that {self.state} has seen; it is "
                 "another file, or was cut: name another state file to begin anew"

@@ -203,20 +203,25 @@ def witnesses(
     from steincritic.diagnosis.coordinates import block_name
     from steincritic.gof.null import rank_pvalues
     from steincritic.models.base import dimension
+    from steincritic.models.bounded import coordinates_of, unbounded
+    from steincritic.models.coordinates import entered
     from steincritic.stein.operator import coordinate_blocks
 
-    dim = dimension(model)
-    reference = _reference(critic, model, draws)
+    dim, within = dimension(model), coordinates_of(model)
+    reference = _reference(critic, unbounded(model), draws)
     for chunk in (arranged(chunk, model) for chunk in chunks):
         width = chunk.x.shape[1]
         if dim is not None and width != dim:
             raise InputError(f"the data have {width} columns but the model has {dim} dimensions")
-        blocks = coordinate_blocks(width)
+        blocks = coordinate_blocks(len(critic.frame.scale) if within is not None else width)
         names = [block_name(chunk.columns, block) for block in blocks]
         values, telling = np.empty(len(chunk.x)), []
         for start in range(0, len(values), _PIECE):
             piece, rows = chunk.x[start : start + _PIECE], chunk.rows[start : start + _PIECE]
-            points = score_points(model, torch.from_numpy(piece), name=f"rows from {rows.name(0)}")
+            given = torch.from_numpy(piece)
+            if within is not None:
+                given = entered(within, given, chunk.columns, rows.name)
+            points = score_points(unbounded(model), given, name=f"rows from {rows.name(0)}")
             _check_finite(points.score.cpu().numpy(), rows, "the model's score")
             shares = critic.shares(points, blocks).cpu().double().numpy()
             _check_finite(shares, rows, "the witness")

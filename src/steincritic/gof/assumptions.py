@@ -333,20 +333,29 @@ def nearness(values: Tensor) -> float:
 def _edges(sight: _Sight) -> Iterator[Caveat]:
     if not sight.by_scores:
         return
-    ends, bounded = [], ""
+    ends: list[str] = []
+    bounds: dict[int, list[str]] = {}
     for j in range(sight.x.shape[1]):
         for side in (1.0, -1.0):
             edge = _hard_edge(side * sight.x[:, j], side * sight.points.score[:, j])
             if edge is not None:
                 ends.append(f"{sight.names[j]} = {side * edge:.3g}")
-                bounded = bounded or f"{sight.names[j]} {'0 inf' if side > 0 else '-inf 0'}"
+                pair = bounds.setdefault(j, ["-inf", "inf"])
+                pair[side < 0] = _round_number(side * edge, sight.x[:, j])
     if ends:
+        named = ", ".join(" ".join([sight.names[j], *pair]) for j, pair in bounds.items())
         yield Caveat(
             "edges of the support",
             f"The data stop at {listed(ends, _NAMED)}, where the model's density does not vanish. If the "
             "model ends there too, its scores mislead: a right model is rejected. Say where it ends with "
-            f'bounds= (--bounds "{bounded}"), or give the model a sampler.',
+            f'bounds= (--bounds "{named}"), or give the model a sampler.',
         )
+
+
+def _round_number(edge: float, column: Tensor) -> str:
+    """The edge that is meant, to about a hundredth of the column's spread."""
+    step = 10.0 ** math.floor(math.log10(max(float(column.std()), 1e-300) / 10))
+    return f"{round(edge / step) * step + 0.0:.6g}"
 
 
 def _hard_edge(x: Tensor, score: Tensor) -> float | None:

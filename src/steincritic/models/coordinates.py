@@ -191,7 +191,7 @@ def entered(
         j = int(mask.any(0).nonzero()[0, 0])
         rows = mask[:, j].nonzero()[:, 0].tolist()
         name = f"x{j + 1}" if names is None else str(names[j])
-        where = f"rows {listed([row(k) for k in rows[:_SHOWN]], _SHOWN)}"
+        where = f"row{'s' * (len(rows) > 1)} {listed([row(k) for k in rows[:_SHOWN]], _SHOWN)}"
         more = f" and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
         if on_edge:
             raise InputError(

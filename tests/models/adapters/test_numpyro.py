@@ -6,7 +6,7 @@ import torch
 
 from model_contract import COVARIANCE, MEAN, SCHOOLS, Case, ModelContract, cases, own
 from steincritic.errors import InputError
-from steincritic.models import NumPyroPosterior, as_model
+from steincritic.models import BoundedModel, NumPyroPosterior, as_model
 
 jax = pytest.importorskip("jax")
 numpyro = pytest.importorskip("numpyro")
@@ -59,10 +59,28 @@ def test_numpyro_draws_go_both_ways():
         model.unconstrain(draws | {"tau": draws["tau"][:3]})
 
 
-def test_a_bounded_numpyro_distribution_is_refused():
-    with pytest.raises(InputError, match="HalfNormal has"):
-        as_model(dist.HalfNormal(1.0))
+@pytest.mark.parametrize(
+    "bounded",
+    [
+        dist.HalfNormal(1.0),
+        dist.Uniform(-1.0, 2.0),
+        dist.Gamma(0.5).expand([2]).to_event(1),
+        dist.TruncatedNormal(0.5, 1.0, low=0.0),
+        dist.Dirichlet(np.array([1.0, 2.0, 3.0])),
+    ],
+    ids=lambda d: type(d).__name__,
+)
+def test_a_bounded_numpyro_distribution_has_coordinates_without_bounds(bounded):
+    model = as_model(bounded)
+    assert isinstance(model, BoundedModel)
+    score = model.unbounded.score(model.unbounded.sample(2000, seed=0))
+    assert bool((score.mean(0).abs() < 5 * score.std(0) / 2000**0.5).all())
     assert as_model(dist.Normal(0.0, 1.0)).sample(3, seed=0).shape == (3, 1)
+
+
+def test_a_circle_is_refused():
+    with pytest.raises(InputError, match="VonMises lives on a circle"):
+        as_model(dist.VonMises(0.0, 1.0))
 
 
 def test_numpyro_refuses_what_has_no_score_or_another_shape():

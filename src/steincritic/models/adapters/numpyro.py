@@ -90,7 +90,7 @@ def adapt(obj: Any) -> Model | None:
     if len(shape) > 1:
         raise InputError(f"a NumPyro distribution must describe one vector, got shape {shape}")
     if type(obj).__name__ in ("Delta", "ImproperUniform"):
-        raise InputError(f"a NumPyro distribution must have a density, {type(obj).__name__} has none")
+        raise InputError(f"{type(obj).__name__} of NumPyro has no density, so it is no model")
     within = of_constraint(obj.support, type(obj).__name__)
     jax = require("jax", extra="jax")
     dim = shape[0] if shape else 1
