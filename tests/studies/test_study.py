@@ -51,6 +51,7 @@ PROMISED = {
     "auto-staging": {"rows"},
     "learn-ebm": {"rows", "pictures", "level"},
     "lc2st": {"rows", "moments"},
+    "far-modes": {"rows"},
     "mnist": {"rows", "null", "gallery", "map", "machine"},
 }
 POWERS = ("power_exact", "power_stochastic")
