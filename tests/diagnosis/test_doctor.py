@@ -393,3 +393,11 @@ def test_the_result_is_plain_and_repeatable():
     first, *rest = checkup.summary().splitlines()
     assert first.startswith("The adapter cannot be trusted yet: 1 failed")
     assert rest[0].startswith("Stein's identity (failed): Score and sampler disagree")
+
+
+def test_weights_of_separate_modes_are_said_to_be_unseen():
+    far = GaussianMixture([[0.0, 0.0], [9.0, 0.0]])
+    assert "weights of the 2 separate modes" in detail(doctor(far, n=N), "Stein's identity")
+    alone = doctor(PairModel(far.score), far.sample(300, seed=1))
+    assert "Give the model a sampler" in detail(alone, "Stein's identity")
+    assert "separate" not in detail(doctor(Q, n=N), "Stein's identity")

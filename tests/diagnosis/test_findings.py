@@ -278,3 +278,21 @@ def test_intervals_cover(estimate, truth, law):
     y = (y - y.mean(0)) / y.std(0)
     found = [estimate(law(300, 3, seed=seed), y) for seed in range(200)]
     assert sum(one.low <= truth <= one.high for one in found) >= (178 if law is noise else 165)
+
+
+class ScoresAlone:
+    score, with_noise = MODES.score, MODES.with_noise
+
+
+@pytest.mark.parametrize("model", [MODES, ScoresAlone()], ids=["draws", "scores"])
+def test_weights_of_modes_are_told_by_the_lens_of_noise(model):
+    x = GaussianMixture(MODES.means, MODES.covariances, [0.3, 0.7]).sample(300, seed=4)
+    points = scored(model, x)
+    test = replace(LENSES, lenses=(sc.lenses.Noise(),))
+    (result,) = test.run(model, points.alone(), level=0.05, seeds=[0])
+    first, *rest = find(result.examined, points, ("a", "b", "c"), level=0.05)
+    assert first.kind == "mode" and first.sentence.startswith("The mode around (")
+    assert first.interval[0] < (0.3 if first.estimate < 0.5 else 0.7) < first.interval[1]
+    assert "% of the points" in first.sentence and "under the model" in first.sentence
+    assert ("about" in first.sentence) == (model is not MODES)
+    assert len(rest) <= 1  # of two modes, each once

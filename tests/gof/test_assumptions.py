@@ -10,7 +10,7 @@ import torch
 import steincritic as sc
 from steincritic.data.points import scored
 from steincritic.errors import DoubtfulWarning, InputError
-from steincritic.gof.assumptions import dependence_of_rows, find_caveats
+from steincritic.gof.assumptions import dependence_of_rows, find_caveats, unseen_weights
 from steincritic.rng import generator
 
 QUICK = sc.Combined(critics=None, draws=99, reference=50, cache=False)
@@ -218,3 +218,34 @@ def test_slow_rows_that_are_worth_few_say_so_first():
     with pytest.warns(DoubtfulWarning, match="can hardly reject"):
         result = sc.gof_test(PLANE, chain(200, 2, 0.97, 3), QUICK, dependent=True)
     assert result.summary().startswith("Read this first: Rows change so slowly")
+
+
+FAR = sc.models.GaussianMixture([[0.0] * 5, [8.0] + [0.0] * 4], 1.0, [0.6, 0.4])  # apart in one column
+
+
+def test_scores_alone_do_not_see_weights_of_separate_groups():
+    x = FAR.sample(200, seed=2)
+    with pytest.warns(DoubtfulWarning, match="2 separate groups.*Give the model a sampler"):
+        result = sc.gof_test((FAR.score, None), x, sc.Combined(critics=None))
+    assert [caveat.kind for caveat in result.caveats] == ["weights of modes"]
+    with pytest.warns(DoubtfulWarning, match="The combined test sees them"):
+        sc.gof_test(FAR, x, "ksd")
+    assert not sc.gof_test(FAR, x, QUICK).caveats  # counts draws
+
+
+class Noised:
+    score, with_noise = FAR.score, FAR.with_noise
+
+
+def test_noised_scores_see_them():
+    result = sc.gof_test(Noised(), FAR.sample(200, seed=2), sc.Combined(critics=None))
+    assert not result.caveats and "noise" in result.settings["lenses"]
+
+
+@pytest.mark.parametrize("n", [100, 400])
+def test_one_group_is_not_taken_for_several(n):
+    wide = torch.distributions.Independent(torch.distributions.StudentT(torch.full((3,), 5.0)), 1)
+    for q in (sc.models.GaussianMixture([[0.0] * 20]), sc.models.GaussianMixture([[0.0], [2.0]]), wide):
+        model = sc.as_model(q)
+        told = [list(unseen_weights(None, scored(model, model.sample(n, seed=k)))) for k in range(20)]
+        assert sum(map(bool, told)) <= 1

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import steincritic as sc
+from steincritic.data.frame import Frame
 from steincritic.data.points import ScoredPoints, sample_points
 from steincritic.lenses import Cells, Dependence, Field, Kernels, Modes, Moments
 from steincritic.lenses.lens import Scale, Tail, combined, directions, leave_one_out, normal_evidence
@@ -189,3 +190,16 @@ def test_a_field_is_a_vector_field_or_a_value_per_point():
     torch.testing.assert_close(value, points.x[..., 0].mean(-1))
     with pytest.raises(sc.InputError, match="lens 'field' must map points"):
         Field(lambda x: x[:3]).prepare(points, n=10, seed=0).entries(points, ())
+
+
+def test_modes_apart_in_one_of_many_columns_are_found_by_the_scale_of_the_score():
+    model = sc.models.GaussianMixture([[0.0] * 10, [10.0] + [0.0] * 9], 1.0, [0.7, 0.3])
+    draws = sample_points(model, 4000, seed=1)
+    draws = Frame.of(draws.x).enter(draws)
+    cells = Cells().prepare(draws, n=200, seed=0)
+    modes = cells.parts[-1]
+    assert modes.number == "weight of a mode" and len(modes.shares) == 2
+    torch.testing.assert_close(modes.shares.max().item(), 0.7, atol=0.04, rtol=0)
+    assert (modes.places[0] - modes.places[1]).abs().argmax() == 0  # in the columns of the draws
+    counts = modes.gaps(draws.x[None].float()) * (4000 * modes.shares).sqrt() + 4000 * modes.shares
+    assert abs(float(counts.max()) / 4000 - 0.7) < 0.04

@@ -112,7 +112,10 @@ def test_an_estimate_from_draws_needs_null_sets():
 
 @pytest.mark.parametrize("by_draws", [False, True])
 def test_wrong_weights_are_seen_where_scores_are_blind(by_draws):
-    blind, noise = Combined(lenses=(Moments(),), **QUICK), Combined(lenses=(Noise(by_draws=by_draws),), **QUICK)
+    blind, noise = (
+        Combined(lenses=(Moments(),), **QUICK),
+        Combined(lenses=(Noise(by_draws=by_draws),), **QUICK),
+    )
     assert rejections(THREE, WRONG, blind) <= 6  # of 20 at level 0.05, once in 3,000
     assert rejections(THREE, WRONG, noise) >= 17
     assert rejections(THREE, THREE, noise) <= 6

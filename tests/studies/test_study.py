@@ -53,6 +53,7 @@ PROMISED = {
     "conditional": {"rows", "level"},
     "lc2st": {"rows", "moments"},
     "tolerance": {"rows"},
+    "far-modes": {"rows"},
     "mnist": {"rows", "null", "gallery", "map", "machine"},
 }
 POWERS = ("power_exact", "power_stochastic")

@@ -188,7 +188,8 @@ def mode(
     """Of (n,) points, which of them lie in a mode of the model; its share is counted among so many draws."""
     e = estimates.share(inside, share, draws)
     holds = _percent(e, f"the {subject.points}")
-    return e, f"The mode around {where} holds {holds}, {about}{100 * share:.1f} % under the {subject.model}"
+    expected = f"{about}{100 * share:.{0 if about else 1}f} %"
+    return e, f"The mode around {where} holds {holds}, {expected} under the {subject.model}"
 
 
 def place(b: Beside, center: Tensor) -> tuple[str, tuple[int, ...]]:

@@ -371,14 +371,19 @@ def _hard_edge(x: Tensor, score: Tensor) -> float | None:
     return float(x.min()) if inward < _INWARD else None
 
 
-def unseen_weights(model: Model | None, points: ScoredPoints) -> Iterator[Caveat]:
-    """Of a test by scores alone: groups of rows that lie apart, between which no score tells anything."""
+def separate_groups(points: ScoredPoints) -> int:
+    """Of rows that lie apart, the larger ones; 1 where there are too few rows to tell."""
     some = points[:_GROUPED].to("cpu", torch.float64)
-    if len(some) < _MANY:
-        return
+    if len(some) < _MANY or not bool(some.score.isfinite().all()):
+        return 1
     x = Frame.by_scores(some).enter(some).x
     shares = modes_in(x, x, seed=0).shares
-    groups = int((shares > max(_GROUP, FEWEST / len(x))).sum())
+    return max(1, int((shares > max(_GROUP, FEWEST / len(x))).sum()))
+
+
+def unseen_weights(model: Model | None, points: ScoredPoints) -> Iterator[Caveat]:
+    """Of a test by scores alone: between groups of rows that lie apart no score tells anything."""
+    groups = separate_groups(points)
     if groups < 2:
         return
     way_out = "Give the model a sampler, or its score with noise added (with_noise)."

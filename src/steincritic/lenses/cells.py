@@ -1,10 +1,11 @@
 """Cells: how many points fall into each cell of the model's draws.
 
-The one lens that sees wrong weights of separated modes: between them no score tells anything.
+Counts see wrong weights of separated modes; between these no score tells anything. Modes that lie apart in
+few of many columns are found in columns scaled by the score, where they are as narrow as all the rest.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -20,6 +21,7 @@ _TRIED = 4  # k-means++ candidates per center
 _CENTERS, _DRAWS_EACH = 40, 50  # among which modes are found, and draws of each, at least
 _VALLEY = 0.25  # draws between two modes, at most, for one at their ends
 _LEAST_MODE = 0.01  # share of the draws of a mode
+_STEEP = 2.0  # standard deviation of the score across modes that are apart, at least, in those of the model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +46,9 @@ class Cells:
         half, rest = x[: len(x) // 2], x[len(x) // 2 :]
         parts = [Partition.of(k_means(half, k, seed=derive(seed, "cells", k)), rest) for k in fitting]
         modes = modes_in(half, rest, seed=derive(seed, "modes"))
+        steep = draws.score.to(torch.float32).std(0)  # at least 1, and more across modes
+        if len(modes.shares) < 2 and bool(steep.isfinite().all()) and float(steep.max()) >= _STEEP:
+            modes = modes_in(half * steep, rest * steep, seed=derive(seed, "modes")).in_units(steep)
         if parts and 2 <= len(modes.shares) <= n // 2:
             parts = [part for part in parts if len(part.shares) != len(modes.shares)]  # much the same
             parts.append(modes)
@@ -60,6 +65,7 @@ class Partition:
     shares: Tensor  # (m,) of the model's draws
     number: str
     numbers: str
+    units: Tensor | None = None  # (d,) of the centers, where they are not those of points
 
     @classmethod
     def of(cls, centers: Tensor, draws: Tensor) -> "Partition":
@@ -79,12 +85,17 @@ class Partition:
         shares = _shares(_counts(draws[None], centers, cells)[0])
         return cls(centers, cells, places, shares, "weight of a mode", "weights of modes")
 
+    def in_units(self, units: Tensor) -> "Partition":
+        """A partition of points times these units, for points without."""
+        return replace(self, places=self.places / units, units=units)
+
     def of_points(self, x: Tensor) -> Tensor:
         """(n,) the cell of each of (n, d) points."""
         return self.cells[_squares(x, self.centers).argmin(-1)]
 
     def gaps(self, x: Tensor) -> Tensor:
         """(r, m): (count - expected) / sqrt(expected) of (r, n, d)."""
+        x = x if self.units is None else x * self.units
         expected = x.shape[-2] * self.shares
         return (_counts(x, self.centers, self.cells) - expected) / expected.sqrt()
 

@@ -11,7 +11,9 @@ from steincritic.data.points import ScoredPoints
 from steincritic.diagnosis.doctor.identity import robust_frame, stein_identity
 from steincritic.diagnosis.doctor.patient import FEW, Patient, Verdict
 from steincritic.errors import ModelError, listed
+from steincritic.gof.assumptions import separate_groups, unseen_weights
 from steincritic.gof.thresholds import dependence
+from steincritic.models.base import knows_noise
 from steincritic.models.mixing import autocorrelation_time
 from steincritic.shapes import Points
 
@@ -24,13 +26,15 @@ _HARD, _SLOW = 1.3, 1.5  # exponent a of P(closer to the edge than t) ~ t^a; a f
 
 def check_identity(patient: Patient) -> Verdict:
     if patient.own is None:
-        return "skipped", "The model cannot be sampled, so the identity cannot be looked at."
+        return _without_draws(patient)
     if not bool(patient.own.score.isfinite().all()):
         return "skipped", "The score is not finite at some of the model's draws."
     found, n = patient.identity, len(patient.own)
     seen = f"{found.worst:+.3g} standard errors for f = {found.function}, bound {found.bound:.1f}, {n} draws"
     if found.holds:
-        return "passed", f"E_q[T_q f] = 0 on the model's own draws (worst {seen})."
+        modes = separate_groups(patient.own)
+        blind = f" It cannot see weights of the {modes} separate modes that they lie in." if modes > 1 else ""
+        return "passed", f"E_q[T_q f] = 0 on the model's own draws (worst {seen}).{blind}"
     if patient.too_slow:
         return "warning", (
             f"The draws are too dependent to judge: {n} of them are worth {n / patient.slowness:.0f}; thin "
@@ -48,6 +52,15 @@ def check_identity(patient: Patient) -> Verdict:
             ": its sign is wrong" if found.ratio < 0 else ""
         )
     return "failed", f"Score and sampler disagree: {seen}; {hint}."
+
+
+def _without_draws(patient: Patient) -> Verdict:
+    """Of a model that cannot be sampled: whether weights of modes will be seen."""
+    told = ["The model cannot be sampled, so the identity cannot be looked at."]
+    if patient.data is not None and not knows_noise(patient.model):
+        points = ScoredPoints(patient.data, patient.score(patient.data))
+        told += map(str, unseen_weights(patient.model, points))
+    return "skipped", " ".join(told)
 
 
 def check_independence(patient: Patient) -> Verdict:

@@ -1,0 +1,1 @@
+"""Wrong weights of far modes: what sees them, with a sampler and without."""
