@@ -15,11 +15,19 @@ from torch.distributions import Distribution
 
 from steincritic.data.arrays import as_points
 from steincritic.data.points import PointsLike, ScoredPoints, arranged
+from steincritic.data.tables import load_table
 from steincritic.devices import DeviceLike, resolve_device
 from steincritic.diagnosis.doctor import answers, own_draws
 from steincritic.diagnosis.doctor.gradient import check_gradient
 from steincritic.diagnosis.doctor.patient import Patient, Status, Verdict
 from steincritic.diagnosis.doctor.sampling import draw, generators_restored
+from steincritic.diagnosis.doctor.situations import (
+    CONDITIONAL,
+    Advice,
+    situations,
+    takes_covariates,
+    target_columns,
+)
 from steincritic.errors import InputError, ModelError, check_count
 from steincritic.files import write_json
 from steincritic.models.base import Model, ModelLike, SamplingModel, as_model, dimension
@@ -59,13 +67,19 @@ class Checkup:
         """The same in sentences, for the result of a test of this model."""
         return [f"About the model: {problem.detail}" for problem in self.problems]
 
+    @property
+    def advice(self) -> tuple[Finding, ...]:
+        """Situations that have a way of their own; nothing is wrong in them."""
+        return tuple(self._of("advice"))
+
     def summary(self) -> str:
-        """The verdict in sentences: first what failed, then warnings."""
+        """The verdict in sentences: first what failed, then warnings, then advice."""
         failed, doubtful = self._of("failed"), self._of("warning")
         passed = len(self._of("passed"))
         verdict = "The adapter cannot be trusted yet" if failed else "No evidence against the adapter"
         lines = [f"{verdict}: {len(failed)} failed, {len(doubtful)} warnings, {passed} passed."]
-        return "\n".join([*lines, *(f"{f.name} ({f.status}): {f.detail}" for f in self.problems)])
+        told = (f"{f.name} ({f.status}): {f.detail}" for f in (*self.problems, *self.advice))
+        return "\n".join([*lines, *told])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -112,12 +126,18 @@ def doctor(
     >>> [f.name for f in doctor(wrong, n=2_000).checks if f.status == "failed"]
     ["Stein's identity"]
     """
+    if takes_covariates(model):
+        return Checkup(checks=_advised([CONDITIONAL]), n=0, seed=seed)
     # a torch distribution that as_model refuses can be looked at all the same
     adapted = DistributionModel(model) if isinstance(model, Distribution) else as_model(model)
     if n is not None:
         check_count(n, name="n", least=500)
     resolve_device(device, torch.empty(0))  # refuses one that is not there
-    data = None if x is None else _data(arranged(x, adapted), dimension(adapted), device)
+    table: Any = load_table(x) if isinstance(x, str | Path) else x
+    names = [str(name) for name in getattr(table, "columns", ())] or None
+    if (wider := _wider(table, adapted, names)) is not None and not isinstance(adapted, SamplingModel):
+        return Checkup(checks=_advised([wider]), n=0, seed=seed)
+    data = None if x is None or wider else _data(arranged(table, adapted), dimension(adapted), device)
     if data is None and not isinstance(adapted, SamplingModel):
         raise InputError(
             "the model has no sample(n, seed=0), so there are no points to look at: pass x, data that you "
@@ -127,7 +147,9 @@ def doctor(
         draws, sampling = draw(adapted, n, seed, data)
         checks = [Finding(name=_SEEDED, status=sampling[0], detail=sampling[1])]
         if draws is not None or data is not None:
-            checks += _examined(Patient(model=adapted, draws=draws, data=data, seed=seed))
+            patient = Patient(model=adapted, draws=draws, data=data, seed=seed)
+            checks += _examined(patient)
+            checks += _advised([*filter(None, [wider]), *situations(patient, names)])
     return Checkup(checks=tuple(checks), n=0 if draws is None else len(draws), seed=seed)
 
 
@@ -140,6 +162,18 @@ def glance(model: Model | None, x: Points, *, seed: int) -> Checkup:
         seeded = Finding(name=_SEEDED, status=sampling[0], detail=sampling[1])
         patient = Patient(model=model, draws=draws, data=x[:_GLANCE], seed=seed)
         return Checkup(checks=(seeded, *_examined(patient, _AT_A_GLANCE)), n=_GLANCE, seed=seed)
+
+
+def _wider(x: Any, model: Model, names: list[str] | None) -> Advice | None:
+    """Data with more columns than the model knows."""
+    if x is None:
+        return None
+    columns = len(names) if names else (x.x if isinstance(x, ScoredPoints) else as_points(x)).shape[-1]
+    return target_columns(columns, dimension(model), names)
+
+
+def _advised(advice: Iterable[Advice]) -> tuple[Finding, ...]:
+    return tuple(Finding(name=name, status="advice", detail=detail) for name, detail in advice)
 
 
 def _data(x: PointsLike, dim: int | None, device: DeviceLike) -> Points:
