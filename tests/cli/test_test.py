@@ -82,3 +82,23 @@ def test_null_runs_are_kept_unless_told_otherwise(run):
 def test_what_is_the_users_to_mend_is_one_line(run, line, words):
     code, out, err = run(f"test good.npy {MODEL} {line}")
     assert code == 2 and out == "" and words in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("tolerance", ["0.3", "fisher:0.5", "foreign:0.2"])
+def test_a_tolerance_asks_whether_the_model_is_wrong_by_more(run, tolerance):
+    for data, code in (("good.npy", 0), ("far.npy", 1)):
+        np.save("far.npy", X + 4.0)
+        got, out, _ = run(f"test {data} {MODEL} --tolerance {tolerance} --json")
+        told = json.loads(out)
+        assert got == code and told["rejected"] == bool(code) and told["tolerance"]["null"]
+
+
+@pytest.mark.parametrize("wrong", ["-0.1", "5", "5%", "fischer:0.1", "foreign:2", "0.1 --test ksd"])
+def test_a_tolerance_that_makes_no_sense_is_answered_in_one_line(run, wrong):
+    code, out, err = run(f"test good.npy {MODEL} --tolerance={wrong}")
+    assert code == 2 and out == "" and err.count("\n") == 1 and "tolerance" in err
+
+
+def test_compare_has_no_tolerance(run):
+    code, _, err = run(f"compare good.npy {MODEL} {MODEL} --tolerance 0.1")
+    assert code == 2 and "--tolerance is for check and test" in err

@@ -24,7 +24,7 @@ from steincritic.errors import check_count
 if TYPE_CHECKING:
     from steincritic.diagnosis.doctor.doctor import Checkup
 
-_COLORS = {"passed": "green", "warning": "yellow", "failed": "red", "skipped": "dim"}
+_COLORS = {"passed": "green", "warning": "yellow", "failed": "red", "skipped": "dim", "advice": "cyan"}
 
 
 @dataclass(frozen=True, kw_only=True)

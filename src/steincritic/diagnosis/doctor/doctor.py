@@ -16,11 +16,18 @@ from torch.distributions import Distribution
 from steincritic.data.arrays import as_points
 from steincritic.data.conditional import Target, at_rows
 from steincritic.data.points import PointsLike, ScoredPoints, arranged, row_names, within_bounds
+from steincritic.data.tables import load_table
 from steincritic.devices import DeviceLike, resolve_device
 from steincritic.diagnosis.doctor import answers, conditional, own_draws
 from steincritic.diagnosis.doctor.gradient import check_gradient
 from steincritic.diagnosis.doctor.patient import Patient, Status, Verdict
 from steincritic.diagnosis.doctor.sampling import draw, generators_restored
+from steincritic.diagnosis.doctor.situations import (
+    CONDITIONAL,
+    Advice,
+    situations,
+    target_columns,
+)
 from steincritic.errors import InputError, ModelError, check_count
 from steincritic.files import write_json
 from steincritic.models.base import Model, ModelLike, SamplingModel, as_model, dimension
@@ -63,13 +70,19 @@ class Checkup:
         """The same in sentences, for the result of a test of this model."""
         return [f"About the model: {problem.detail}" for problem in self.problems]
 
+    @property
+    def advice(self) -> tuple[Finding, ...]:
+        """Situations that have a way of their own; nothing is wrong in them."""
+        return tuple(self._of("advice"))
+
     def summary(self) -> str:
-        """The verdict in sentences: first what failed, then warnings."""
+        """The verdict in sentences: first what failed, then warnings, then advice."""
         failed, doubtful = self._of("failed"), self._of("warning")
         passed = len(self._of("passed"))
         verdict = "The adapter cannot be trusted yet" if failed else "No evidence against the adapter"
         lines = [f"{verdict}: {len(failed)} failed, {len(doubtful)} warnings, {passed} passed."]
-        return "\n".join([*lines, *(f"{f.name} ({f.status}): {f.detail}" for f in self.problems)])
+        told = (f"{f.name} ({f.status}): {f.detail}" for f in (*self.problems, *self.advice))
+        return "\n".join([*lines, *told])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -120,17 +133,23 @@ def doctor(
     >>> [f.name for f in doctor(wrong, n=2_000).checks if f.status == "failed"]
     ["Stein's identity"]
     """
-    if target is not None or is_conditional(model):
+    if target is not None:
         if x is None:
             raise InputError("a conditional model is looked at where the data are: pass x (--data FILE)")
         return _at_rows(at_rows(model, x, target)[0], seed)
+    if is_conditional(model):
+        return Checkup(checks=_advised([CONDITIONAL]), n=0, seed=seed)
+    table: Any = load_table(x) if isinstance(x, str | Path) else x
     adapted = _adapted(model)
     if bounds is not None:
-        adapted = within_bounds(adapted, bounds, None if x is None else arranged(x, adapted))
+        adapted = within_bounds(adapted, bounds, None if x is None else arranged(table, adapted))
     if n is not None:
         check_count(n, name="n", least=500)
     resolve_device(device, torch.empty(0))  # refuses one that is not there
-    data = None if x is None else _data(arranged(x, adapted), adapted, device)
+    names = [str(name) for name in getattr(table, "columns", ())] or None
+    if (wider := _wider(table, adapted, names)) is not None and not isinstance(adapted, SamplingModel):
+        return Checkup(checks=_advised([wider]), n=0, seed=seed)
+    data = None if x is None or wider else _data(arranged(table, adapted), adapted, device)
     adapted = unbounded(adapted)
     if data is None and not isinstance(adapted, SamplingModel):
         raise InputError(
@@ -141,7 +160,9 @@ def doctor(
         draws, sampling = draw(adapted, n, seed, data)
         checks = [Finding(name=_SEEDED, status=sampling[0], detail=sampling[1])]
         if draws is not None or data is not None:
-            checks += _examined(Patient(model=adapted, draws=draws, data=data, seed=seed))
+            patient = Patient(model=adapted, draws=draws, data=data, seed=seed)
+            checks += _examined(patient)
+            checks += _advised([*filter(None, [wider]), *situations(patient, names)])
     return Checkup(checks=tuple(checks), n=0 if draws is None else len(draws), seed=seed)
 
 
@@ -180,6 +201,18 @@ def _at_rows(model: AtRows, seed: int) -> Checkup:
             if name == "shape" and status == "failed":
                 break
     return Checkup(checks=tuple(findings), n=len(model), seed=seed)
+
+
+def _wider(x: Any, model: Model, names: list[str] | None) -> Advice | None:
+    """Data with more columns than the model knows."""
+    if x is None:
+        return None
+    columns = len(names) if names else (x.x if isinstance(x, ScoredPoints) else as_points(x)).shape[-1]
+    return target_columns(columns, dimension(model), names)
+
+
+def _advised(advice: Iterable[Advice]) -> tuple[Finding, ...]:
+    return tuple(Finding(name=name, status="advice", detail=detail) for name, detail in advice)
 
 
 def _data(x: PointsLike, model: Model, device: DeviceLike) -> Points:

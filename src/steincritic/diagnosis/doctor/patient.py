@@ -13,7 +13,7 @@ from steincritic.models.base import DensityModel, Model
 from steincritic.models.mixing import autocorrelation_time
 from steincritic.shapes import PerPoint, Points
 
-Status = Literal["passed", "warning", "failed", "skipped"]
+Status = Literal["passed", "warning", "failed", "skipped", "advice"]
 Verdict = tuple[Status, str]  # with a sentence: what was found, in numbers, and the way out
 
 _LEAST_WORTH = 100  # independent draws below which Stein's identity is not judged
