@@ -11,10 +11,10 @@ Where parameters are a location and a scale (`FitNormal` in all its forms), what
 without any parameter, so the test is exact. For others it is right to first order: Stein values of a field
 that hardly depends on the data have mean zero under the refitted model.
 
-*Lenses.* Moments, modes, dependence and kernels each keep the level alone (results/fitted, last tables but
-one). Cells compare counts with what the first fit expects, which a null set's own fit does not know: alone they
-rejected 2 of 150 mixtures of two at level 0.05 (n = 100), and are left out. Entries that a fit makes zero (the
-mean score of a normal law) are zero but for rounding, and are rounded to that.
+*Lenses.* Moments, modes, dependence and kernels each keep the level alone (results/fitted/table.md). Cells
+compare counts with what the first fit expects, which a null set's own fit does not know: alone they rejected
+2 of 150 mixtures of two at level 0.05 (n = 100, a trial with seed 1002), and are left out. Entries that a fit
+makes zero (the mean score of a normal law) are zero but for rounding, and are rounded to that.
 """
 
 import copy
