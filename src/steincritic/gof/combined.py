@@ -191,7 +191,9 @@ class _Run:
         level: float,
         seeds: tuple[int, ...],
     ) -> None:
-        self.fitted = model.anew(datasets) if isinstance(model, Fitted) else None
+        self.fitted = None
+        if isinstance(model, Fitted):
+            self.fitted, datasets = model.anew(datasets)
         self.config, self.model, self.datasets = config, self.fitted or model, datasets
         self.level, self.seeds, self.n = level, seeds, len(datasets)
         if self.n < FEWEST:

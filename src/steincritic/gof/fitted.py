@@ -149,8 +149,8 @@ class Fitted(Described):
     def sample(self, n: int, *, seed: int = 0) -> Points:
         return self.model.sample(n, seed=seed)
 
-    def anew(self, datasets: ScoredPoints) -> "Fitted":
-        """For one test, if the datasets are the data that it was fitted to."""
+    def anew(self, datasets: ScoredPoints) -> tuple["Fitted", ScoredPoints]:
+        """For one test: the model, and the data that it was fitted to, scored as null sets will be."""
         x = datasets.x
         if tuple(x.shape) != (1, *self.x.shape) or not torch.equal(x[0].cpu(), self.x.to("cpu", x.dtype)):
             raise InputError(
@@ -159,8 +159,9 @@ class Fitted(Described):
                 "sc.Fitted(fit, x) and the same x, or the model itself for data that it has not seen"
             )
         again = copy.copy(self)
+        scored = again.refit(x)
         again.refits = Refits()
-        return again
+        return again, scored
 
     def refit(self, datasets: Tensor) -> ScoredPoints:
         """Each of (r, n, d) datasets, scored by the model fitted to it alone; NaN where the fit fails."""
@@ -179,7 +180,7 @@ class Fitted(Described):
         drawn = checked_draws(self, count * n, seed, dim=self.dim).to(like)
         sets = self.refit(drawn.view(count, n, self.dim))
         while bool((bad := _failed(sets.score)).any()):
-            seed = derive(seed, "again")
+            seed, sets = derive(seed, "again"), sets.map(torch.clone)
             again = checked_draws(self, int(bad.sum()) * n, seed, dim=self.dim).to(like)
             fresh = self.refit(again.view(-1, n, self.dim))
             sets.x[bad], sets.score[bad] = fresh.x, fresh.score

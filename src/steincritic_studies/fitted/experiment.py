@@ -194,8 +194,8 @@ def _data(job: FittedJob, seed: int) -> Points:
 class _Shared(Fitted):
     """Its null sets are those of any data."""
 
-    def anew(self, datasets: ScoredPoints) -> Fitted:
-        return self
+    def anew(self, datasets: ScoredPoints) -> tuple[Fitted, ScoredPoints]:
+        return self, datasets
 
 
 def _together(job: FittedJob, seed: int) -> list[GofResult]:
