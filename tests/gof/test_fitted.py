@@ -71,6 +71,13 @@ def test_a_shift_changes_nothing_where_the_covariance_is_known():
     assert first.pvalue == second.pvalue
 
 
+def test_single_precision_and_an_ill_conditioned_covariance_are_no_evidence():
+    """What a fit makes zero is zero for data and null sets alike, whatever the rounding."""
+    z = Source(3, "flat").normals(80, 2)
+    x = torch.stack([z[:, 0] + 1000, z[:, 0] + 1e-3 * z[:, 1]], 1)
+    assert x.dtype == torch.float32 and sc.gof_test(sc.Fitted(NORMAL, x), x, TEST).pvalue > 0.1
+
+
 def test_lenses_look_in_coordinates_of_each_dataset():
     x = torch.stack([data(seed=seed) for seed in range(3)])
     points = sc.Fitted(NORMAL, x[0]).refit(x)

@@ -42,6 +42,7 @@ PROMISED = {
     "level": {"rows"},
     "level-of-chains": {"rows"},
     "level-without-draws": {"rows"},
+    "fitted": {"rows"},
     "fault-sentences": {"rows"},
     "lazy-training": {"rows", "corollary", "staged"},
     "posterior-checks": {"rows", "mixing", "diagnoses"},

@@ -19,6 +19,7 @@ Quick lenses are calibrated by other null sets, reference sets. Critics are not,
 dataset, the data or a null set, is seen in the light of all the others.
 """
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -43,6 +44,7 @@ from steincritic.gof.bench import (
 from steincritic.gof.cache import NullCache
 from steincritic.gof.conditional import arranged, draws_at_rows, setting_at_rows
 from steincritic.gof.fitted import FITTED_DATA, Fitted, OwnSetting, quick
+from steincritic.gof.fitted import FITTED_DATA, Fitted, OwnSetting, loudness_of_fits, quick
 from steincritic.gof.null import as_null_tensor
 from steincritic.gof.null_runs import Measure, NullRuns, NullSets
 from steincritic.gof.plan import PLENTIFUL, Forecast, Plan
@@ -199,7 +201,9 @@ class _Run:
         level: float,
         seeds: tuple[int, ...],
     ) -> None:
-        self.fitted = model.anew(datasets) if isinstance(model, Fitted) else None
+        self.fitted = None
+        if isinstance(model, Fitted):
+            self.fitted, datasets = model.anew(datasets)
         self.config, self.model, self.datasets = config, self.fitted or model, datasets
         self.level, self.seeds, self.n = level, seeds, len(datasets)
         if self.n < FEWEST:
@@ -302,14 +306,16 @@ class _Run:
     def first(self) -> list[Ranked]:
         """Each dataset among null sets, by quick lenses alone."""
         columns = self.quick.bench.columns
-        weights = loudness(columns)
+        weights, most = loudness(columns), torch.inf
+        if self.fitted is not None:
+            weights, most = loudness_of_fits(columns), math.log(1 + self.plan.reference)
         share = self.plan.spent or self.level
 
         def ranked(row: Tensor, seed: int) -> Ranked:
             order = self._order(self.plan.sets, seed)
             for count in self._looks(self.plan.sets, _QUICK_LOOKED):
                 null = self.quick.runs.rows(0, int(order[:count].max()) + 1)[order[:count]]
-                found = Ranked(row, null, columns, weights)
+                found = Ranked(row.clamp(max=most), null.clamp(max=most), columns, weights)
                 if self._clear(found, share, self.plan.sets):
                     break
             return found

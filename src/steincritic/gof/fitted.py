@@ -11,14 +11,15 @@ Where parameters are a location and a scale (`FitNormal` in all its forms), what
 without any parameter, so the test is exact. For others it is right to first order: Stein values of a field
 that hardly depends on the data have mean zero under the refitted model.
 
-*Lenses.* Level of each alone at 0.05, 2,000 tests: see `docs/fitted.md`. Cells compare counts with what the
-first fit expects, which a null set's own fit does not know; they are left out. Entries that a fit makes zero
-(the mean score of a normal law) are zero but for rounding, and are rounded to that.
+*Lenses.* Moments, modes, dependence and kernels each keep the level alone (results/fitted/table.md). Cells
+compare counts with what the first fit expects, which a null set's own fit does not know: alone they rejected
+2 of 150 mixtures of two at level 0.05 (n = 100, a trial with seed 1002), and are left out. Entries that a fit
+makes zero (the mean score of a normal law) are zero but for rounding, and are rounded to that.
 """
 
 import copy
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,10 +31,11 @@ from steincritic.data.arrays import ArrayLike, as_points
 from steincritic.data.frame import Frame
 from steincritic.data.points import ScoredPoints, checked_draws, checked_score
 from steincritic.errors import InputError, ModelError, first_line
-from steincritic.gof.bench import Setting
+from steincritic.gof.bench import Column, Setting
 from steincritic.gof.result import Subject
 from steincritic.lenses.cells import Cells
 from steincritic.lenses.lens import Lens, PreparedLens, is_mean
+from steincritic.lenses.moments import Moments
 from steincritic.models.base import DensityModel, Described, ModelLike, SamplingModel, as_model
 from steincritic.models.normal_fit import FitNormal
 from steincritic.rng import derive
@@ -54,6 +56,9 @@ _FAILED = 50  # one fit in so many may fail
 _FEW = 10  # fits that may fail before that is looked at
 _DIGITS = 5  # of entries that are means of standardized values
 _SEED = 0  # of every fit, so that it is a function of its points
+_LOUDNESS = {"kernels": 3.0, "modes": 0.2}  # by lens
+_MATCHED = ("shift", "spread", "scale", "pair", "second", "wide", "narrow")  # numbers that a fit makes small
+_FITTED = 0.05  # times as loud
 
 Fit = Callable[[Any], ModelLike]  # points to a model
 
@@ -144,8 +149,8 @@ class Fitted(Described):
     def sample(self, n: int, *, seed: int = 0) -> Points:
         return self.model.sample(n, seed=seed)
 
-    def anew(self, datasets: ScoredPoints) -> "Fitted":
-        """For one test, if the datasets are the data that it was fitted to."""
+    def anew(self, datasets: ScoredPoints) -> tuple["Fitted", ScoredPoints]:
+        """For one test: the model, and the data that it was fitted to, scored as null sets will be."""
         x = datasets.x
         if tuple(x.shape) != (1, *self.x.shape) or not torch.equal(x[0].cpu(), self.x.to("cpu", x.dtype)):
             raise InputError(
@@ -154,8 +159,9 @@ class Fitted(Described):
                 "sc.Fitted(fit, x) and the same x, or the model itself for data that it has not seen"
             )
         again = copy.copy(self)
+        scored = again.refit(x)
         again.refits = Refits()
-        return again
+        return again, scored
 
     def refit(self, datasets: Tensor) -> ScoredPoints:
         """Each of (r, n, d) datasets, scored by the model fitted to it alone; NaN where the fit fails."""
@@ -174,7 +180,7 @@ class Fitted(Described):
         drawn = checked_draws(self, count * n, seed, dim=self.dim).to(like)
         sets = self.refit(drawn.view(count, n, self.dim))
         while bool((bad := _failed(sets.score)).any()):
-            seed = derive(seed, "again")
+            seed, sets = derive(seed, "again"), sets.map(torch.clone)
             again = checked_draws(self, int(bad.sum()) * n, seed, dim=self.dim).to(like)
             fresh = self.refit(again.view(-1, n, self.dim))
             sets.x[bad], sets.score[bad] = fresh.x, fresh.score
@@ -267,6 +273,22 @@ def quick(test: "Combined") -> "Combined":
     if not kept:
         raise InputError("cells cannot look at a fitted model, whose null sets have cells of their own")
     return replace(test, lenses=kept, cache=False)
+
+
+def loudness_of_fits(columns: Sequence[Column]) -> Tensor:
+    """(m,) weights that sum to 1: means and spreads are fitted, so that kernels count for more.
+
+    Evidence counts up to what reference sets can tell, as a fit that ends elsewhere now and then gives it a
+    long tail. By hand on eleven faults of normal laws and four of mixtures, seed 1000: mean power 0.67, with
+    the usual weights 0.64.
+    """
+    loud = [_loudness(column) for column in columns]
+    return torch.tensor(loud, dtype=torch.float64) / sum(loud)
+
+
+def _loudness(column: Column) -> float:
+    matched = column.lens.startswith(Moments.name) and column.number.startswith(_MATCHED)
+    return _FITTED if matched else _LOUDNESS.get(column.lens, 1.0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -63,7 +63,8 @@ class Ksd:
         check_pairs(points)
         fresh, fitted = self.threshold == "fresh", None
         if isinstance(model, Fitted):
-            fitted = model = model.anew(points.alone())
+            fitted, scored = model.anew(points.alone())
+            model, points = fitted, next(scored.each())
         observed, null = self._fresh(model, points, seed) if fresh else self._wild(points, seed)
         return GofResult(
             statistic=float(observed),

@@ -39,7 +39,7 @@ class FitNormal:
         return self.covariance == "full"
 
     def __call__(self, x: Numbers) -> GaussianMixture:
-        points: Tensor = torch.as_tensor(x)
+        points = torch.as_tensor(x).double()
         mean, centered = self._centered(points)
         if self.covariance == "identity":
             return GaussianMixture(mean)
@@ -57,14 +57,14 @@ class FitNormal:
 
     def scores(self, x: Tensor) -> Tensor:
         """(r, n, d): each dataset's points scored by the law fitted to it; NaN where there is none."""
-        _, centered = self._centered(x)
+        _, centered = self._centered(x.double())
         if self.covariance == "identity":
-            return -centered
+            return -centered.to(x)
         if self.covariance == "diagonal":
-            return -centered / centered.square().mean(-2, keepdim=True)
+            return (-centered / centered.square().mean(-2, keepdim=True)).to(x)
         factor, failed = torch.linalg.cholesky_ex(centered.mT @ centered / x.shape[-2])
         scores = -torch.cholesky_solve(centered.mT, factor).mT
-        return torch.where((failed == 0)[:, None, None], scores, torch.nan)
+        return torch.where((failed == 0)[:, None, None], scores, torch.nan).to(x)
 
     def _centered(self, x: Tensor) -> tuple[Tensor, Tensor]:
         mean = x.mean(-2, keepdim=True)
