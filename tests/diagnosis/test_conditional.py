@@ -154,3 +154,14 @@ def test_the_doctor_passes_a_right_model_and_wants_data():
     assert not doctor(MODEL, torch.cat([X, mean(X)], 1), target=3).problems
     with pytest.raises(InputError, match="pass x"):
         doctor(MODEL)
+
+
+def test_a_spread_that_is_not_there_is_told_where_the_model_has_it():
+    """The model's variance has a bump that the data lack: seen along the model's own spread."""
+    x = torch.randn(700, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    bump = sc.models.Regression(lambda x: x.sum(1), lambda x: 1 + 3 * torch.exp(-((x - 1) ** 2).sum(1)))
+    y = sc.models.Regression(lambda x: x.sum(1)).sample(x, seed=1)
+    found = sc.check(bump, torch.cat([x, y], 1), target=3, test=QUICK)
+    told = found.seen[0]
+    assert told.kind == "spread by predicted spread" and told.estimate < 0.9
+    assert told.sentence.startswith("Where the model's spread of x4 is above ")
