@@ -18,6 +18,7 @@ from steincritic.gof.conditional import caveats_at_rows, check_for_rows
 from steincritic.gof.crossfit import CrossFit
 from steincritic.gof.fssd import Fssd
 from steincritic.gof.kernel import Ksd
+from steincritic.gof.plan import PLENTIFUL
 from steincritic.gof.result import Caveat, GofResult
 from steincritic.gof.split import Split
 from steincritic.gof.test import GofTest
@@ -79,6 +80,8 @@ def gof_test(
     notes = [] if reason is None else [f"Test {chosen.name}: {reason}."]
     if isinstance(adapted, AtRows):
         check_for_rows(chosen, dependent=dependent)
+        if len(points) >= PLENTIFUL:
+            notes.append(f"From {PLENTIFUL:,} rows on, y given x is looked at by quick lenses alone.")
     if dependent:
         chosen, *notes = _for_dependent_rows(chosen, points)
     (result,) = chosen.run(adapted, points.alone(), level=level, seeds=[seed])

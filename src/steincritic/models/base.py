@@ -126,6 +126,7 @@ def as_model(obj: ModelLike) -> Model:
     tensor([[-1., -1., -1.]])
     """
     from steincritic.models.adapters import EnergyModel, ModuleDensity, adapt
+    from steincritic.models.conditional import is_conditional
     from steincritic.models.density import DistributionModel, LogDensity, PairModel, check_support
 
     if (model := adapt(obj)) is not None:  # first: estimators of scikit-learn have another kind of score
@@ -133,6 +134,11 @@ def as_model(obj: ModelLike) -> Model:
     if isinstance(obj, Distribution):
         check_support(obj)
         return DistributionModel(obj)
+    if is_conditional(obj):
+        raise InputError(
+            "a model of y given x is tested with its target: pass target='NAME' (--target NAME) to gof_test "
+            "or check"
+        )
     if isinstance(obj, Model):
         return obj
     if isinstance(obj, nn.Module):
