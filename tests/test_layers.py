@@ -30,6 +30,7 @@ BETWEEN_STUDIES = {  # (study, other): what for
     ("bounded", "calibration"): "the band of a right level",
     ("calibration", "posteriors"): "a posterior as a null model",
     ("calibration", "zoo"): "null models that the zoo has",
+    ("conditional", "calibration"): "the band that a right level stays in",
     ("digits", "power"): "the same tests, by the same names",
     ("posteriordb", "posteriors"): "eight schools with exact draws, where there is no database",
     ("power", "paper"): "the paper's optimal critic, and its way to measure power",

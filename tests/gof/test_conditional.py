@@ -159,6 +159,7 @@ def test_many_rows_are_tested_by_quick_lenses():
     few = Combined(cache=False, engine="serial", draws=39, reference=20)
     result = gof_test(LINE, torch.cat([x, LINE.sample(x, seed=2)], 1), few, target=1)
     assert "critics" not in [reading.lens for reading in result.readings]
+    assert any("quick lenses alone" in note for note in result.notes)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import torch
 
 from reference import Z_MAX, z_of_mean
 from steincritic.errors import InputError, ModelError
+from steincritic.models.base import as_model
 from steincritic.models.conditional import AtRows, ConditionalModel, as_conditional, is_conditional
 from steincritic.rng import Source
 
@@ -85,6 +86,7 @@ def test_what_a_conditional_model_is_made_of():
     ("make", "says"),
     [
         (lambda: as_conditional(3), "score"),
+        (lambda: as_model(MODEL), "pass target='NAME'"),
         (lambda: ConditionalModel(3), "functions"),
         (lambda: as_conditional((lambda x, y: x - y, None)).sample(X), "no sampler"),
         (lambda: ConditionalModel(lambda x, y: y[:3]).score(X, X), r"shape \(30, 2\); got \(3, 2\)"),

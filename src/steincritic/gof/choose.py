@@ -20,6 +20,7 @@ from steincritic.gof.fitted import Fitted
 from steincritic.gof.fssd import Fssd
 from steincritic.gof.kernel import Ksd
 from steincritic.gof.moment_box import Gaps
+from steincritic.gof.plan import PLENTIFUL
 from steincritic.gof.result import Caveat, GofResult
 from steincritic.gof.split import Split
 from steincritic.gof.test import GofTest
@@ -95,6 +96,8 @@ def gof_test(
         raise InputError("rows that depend on each other cannot be tested against a Fitted model yet")
     if isinstance(adapted, AtRows):
         check_for_rows(chosen, dependent=dependent)
+        if len(points) >= PLENTIFUL:
+            notes.append(f"From {PLENTIFUL:,} rows on, y given x is looked at by quick lenses alone.")
     if dependent:
         chosen, *notes = _for_dependent_rows(chosen, points)
     (result,) = chosen.run(adapted, points.alone(), level=level, seeds=[seed])

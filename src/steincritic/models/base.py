@@ -155,12 +155,19 @@ def as_model(obj: ModelLike) -> Model:
     from steincritic.models.bounded import BoundedModel
     from steincritic.models.density import DistributionModel, LogDensity, PairModel
     from steincritic.models.supports import of_distribution
+    from steincritic.models.conditional import is_conditional
+    from steincritic.models.density import DistributionModel, LogDensity, PairModel, check_support
 
     if (model := adapt(obj)) is not None:  # first: estimators of scikit-learn have another kind of score
         return model
     if isinstance(obj, Distribution):
         within, own = of_distribution(obj), DistributionModel(obj)
         return own if within is None else BoundedModel(own, within)
+    if is_conditional(obj):
+        raise InputError(
+            "a model of y given x is tested with its target: pass target='NAME' (--target NAME) to gof_test "
+            "or check"
+        )
     if isinstance(obj, Model):
         return obj
     if isinstance(obj, nn.Module):
