@@ -1,6 +1,7 @@
 """What check says of y given x: in the user's units, once per fault, and nothing under the model."""
 
 import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -154,3 +155,20 @@ def test_the_doctor_passes_a_right_model_and_wants_data():
     assert not doctor(MODEL, torch.cat([X, mean(X)], 1), target=3).problems
     with pytest.raises(InputError, match="pass x"):
         doctor(MODEL)
+
+
+def test_a_spread_that_is_not_there_is_told_where_the_model_has_it():
+    """The model's variance has a bump that the data lack: seen along the model's own spread."""
+
+    def mean(x):
+        return x[:, 0] - x[:, 1]
+
+    def spread(x):
+        return (1 + 10 * torch.exp(-((x - 1.5) ** 2).sum(1) / 1.28)).sqrt()
+
+    x = torch.randn(700, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    data = torch.cat([x, sc.models.Regression(mean).sample(x, seed=1)], 1)
+    found = sc.check(sc.models.Regression(mean, spread), data, target=3, test=replace(QUICK, reference=400))
+    told = found.seen[0]
+    assert told.kind == "spread by predicted spread" and told.estimate < 0.8
+    assert told.sentence.startswith("Where the model's spread of x4 is above ")

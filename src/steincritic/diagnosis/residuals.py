@@ -22,8 +22,10 @@ from steincritic.diagnosis.findings import MOST, Finding
 from steincritic.gof.bench import Examined
 from steincritic.gof.result import Reading
 from steincritic.lenses.conditional import PreparedResiduals, Region
+from steincritic.lenses.predicted import PreparedPredicted
 
-_PLAIN = {"overall": 1.1, "slope": 1.1}  # so much louder counts what is simple to say
+# so much louder counts what is simple to say, and softer what is not about a covariate
+_PLAIN = {"overall": 1.1, "slope": 1.1, "predicted mean": 0.8, "predicted spread": 0.8}
 _ORDER = {"shift": 0, "spread": 1}  # kinds that change what others show are told first
 
 
@@ -62,7 +64,8 @@ def find_given(
     said: list[tuple[Entry, Finding]] = []
     told: dict[tuple[str, tuple[int, ...]], list[Entry]] = {}
     plain = _Plain(given)
-    entries = [e for e in standing_out(examined, level) if isinstance(e.prepared, PreparedResiduals)]
+    known = PreparedResiduals | PreparedPredicted
+    entries = [e for e in standing_out(examined, level) if isinstance(e.prepared, known)]
     for entry in sorted(entries, key=_first_told):
         kind, group = _split(entry)
         of_y = tuple(j - given.covariates for j in entry.columns if j >= given.covariates)
@@ -138,6 +141,8 @@ def _function(entry: Entry, given: Given) -> Tensor:
     z = [(x - x.mean()) / x.std().clamp(min=1e-300) for x in of_x]
     if group == "region":
         return _inside(_region(entry), given).double()
+    if isinstance(entry.prepared, PreparedPredicted):
+        return _where_predicted(entry, given)[0].double()
     return {
         "overall": lambda: torch.ones(len(given.x), dtype=torch.float64),
         "slope": lambda: z[0],
@@ -169,6 +174,19 @@ def _cut(region: Region, given: Given) -> float:
 
 def _inside(region: Region, given: Given) -> Tensor:
     return (given.x[:, region.column] > _cut(region, given)) == region.above
+
+
+def _where_predicted(entry: Entry, given: Given) -> tuple[Tensor, str]:
+    """Rows at an end of the model's own mean or spread of y, and how to say so."""
+    assert isinstance(entry.prepared, PreparedPredicted)
+    targets, what = given.mean.shape[1], entry.number.rpartition(" ")[2]
+    share, above = entry.prepared.ends[entry.index // targets]
+    t = entry.index % targets
+    of = (given.mean if what == "mean" else given.sd)[:, t]
+    cut = float(of.quantile(1 - share if above else share))
+    name = given.names[given.covariates + t]
+    words = f"where the model's {what} of {name} is {'above' if above else 'below'} {_short(cut)} "
+    return (of > cut) == above, words
 
 
 def _fit(values: Tensor, functions: Sequence[Tensor]) -> Tensor:
@@ -222,6 +240,8 @@ class _Place:
             cut = _cut(region, given)
             self.rows, self.ends = _inside(region, given), (cut, float(region.above))
             self.words = f"for {self.names[0]} {'>' if region.above else '<='} {_short(cut)} "
+        elif isinstance(entry.prepared, PreparedPredicted):
+            self.rows, self.words = _where_predicted(entry, given)
         elif group == "square":
             c = (self.of_x[0] - self.of_x[0].mean()).abs()
             self.rows = c > c.median()

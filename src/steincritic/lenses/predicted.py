@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 
 from steincritic.data.points import ScoredPoints
-from steincritic.lenses.lens import Seen, normal_evidence
+from steincritic.lenses.lens import Entries, Seen, normal_evidence
 
 _KINDS = ("shift", "spread")
 _SHARES = (0.5, 0.25, 0.1, 0.03)  # of the rows, at either end
 _FEWEST = 5  # rows
+_SHAPES = 2  # functions before the ends
 _STANDS_OUT = 4.0  # standard errors of a squared spread
 
 
@@ -62,11 +63,32 @@ class PreparedPredicted:
         functions = torch.cat((self.of_mean, self.of_spread), 2).to(y)
         return torch.einsum("rntk,tnm->rkmt", values, functions).flatten(1) / len(datasets)
 
+    @property
+    def ends(self) -> list[tuple[float, bool]]:
+        """Rows that sentences are about: a share of them, and whether predictions are largest there."""
+        return _ends(len(self.mean))
+
     def numbers(self, seen: Seen) -> Mapping[str, Tensor]:
-        by_kind = seen.fair.unflatten(-1, (len(_KINDS), -1, self.mean.shape[1]))
+        return {
+            name: normal_evidence(part.abs().amax((-1, -2))) for name, part in self._parts(seen.fair).items()
+        }
+
+    def by_entry(self, seen: Seen) -> Mapping[str, Entries]:
+        """Of ends: the column of y."""
+        of_y = tuple((self.covariates + t,) for t in range(self.mean.shape[1]))
+        return {
+            name: Entries(
+                part[_SHAPES : _SHAPES + len(self.ends)].flatten(), of_y * len(self.ends), normal_evidence
+            )
+            for name, part in self._parts(seen.fair).items()
+        }
+
+    def _parts(self, values: Tensor) -> dict[str, Tensor]:
+        """(..., k) entries by number, (..., m, t) each."""
+        by_kind = values.unflatten(-1, (len(_KINDS), -1, self.mean.shape[1]))
         parts = by_kind.split([self.of_mean.shape[2], self.of_spread.shape[2]], -2)
         return {
-            f"{kind} by predicted {name}": normal_evidence(part[..., k, :, :].abs().amax((-1, -2)))
+            f"{kind} by predicted {name}": part[..., k, :, :]
             for name, part in zip(("mean", "spread"), parts, strict=True)
             for k, kind in enumerate(_KINDS)
         }
@@ -74,16 +96,14 @@ class PreparedPredicted:
 
 def _functions(of: Tensor) -> Tensor:
     """(t, n, m): slope, square and ends of each column of (n, t) predictions."""
-    n = len(of)
     z = (of - of.mean(0)) / of.std(0).clamp(min=1e-300)
-    place = of.argsort(0).argsort(0).to(of) / n  # in [0, 1)
-    ends = [
-        inside.to(of)
-        for share in _SHARES
-        if share * n >= _FEWEST
-        for inside in (place >= 1 - share, place < share)
-    ]
-    return torch.stack([z, z**2, *ends], -1).transpose(0, 1)
+    place = of.argsort(0).argsort(0).to(of) / len(of)  # in [0, 1)
+    inside = [place >= 1 - share if above else place < share for share, above in _ends(len(of))]
+    return torch.stack([z, z**2, *(end.to(of) for end in inside)], -1).transpose(0, 1)
+
+
+def _ends(n: int) -> list[tuple[float, bool]]:
+    return [(share, above) for share in _SHARES if share * n >= _FEWEST for above in (True, False)]
 
 
 def _excess(spread: Tensor, draws: int) -> Tensor:
