@@ -47,6 +47,8 @@ LOUDNESS = {
 SOFTLY = 0.05
 _CUTS = (0.1, 0.25, 0.5, 0.75, 0.9)  # quantiles of a covariate at which regions end
 _FEWEST = 10  # rows of a region
+_MIDDLE = (0.5,)  # the same for very many covariates
+_MOST_CURVED = 50  # covariates up to which there are curves, and regions beside halves
 _MOST_PAIRED = 20  # covariates up to which products of two are functions
 _FAR = 4.0  # standard deviations beyond which a covariate counts by its ranks
 _CURVES = 8  # half waves of a covariate, less than these
@@ -80,11 +82,12 @@ class Functions:
         """Of standardized (n, p) covariates; those that are constant say nothing."""
         varied = [j for j in range(x.shape[1]) if bool((x[:, j] != x[0, j]).any())]
         z = torch.stack([_tamed(x[:, j]) for j in varied], 1) if varied else x[:, :0]
-        curves = [c for j in range(z.shape[1]) for c in _curves(z[:, j])]
+        few = len(varied) <= _MOST_CURVED
+        curves = [c for j in range(z.shape[1] if few else 0) for c in _curves(z[:, j])]
         bent = [k for k in range(z.shape[1]) if len(z[:, k].unique()) > 2]
         paired = range(len(varied)) if len(varied) <= _MOST_PAIRED else range(0)
         pairs = tuple((j, k) for j in paired for k in paired if j < k)
-        regions, inside = _regions(x, varied)
+        regions, inside = _regions(x, varied, _CUTS if few else _MIDDLE)
         empty = x[:, :0]
         groups = {
             "overall": torch.ones_like(x[:, :1]),
@@ -279,13 +282,15 @@ def _curves(z: Tensor) -> list[Tensor]:
     return [torch.cos(math.pi * k * u).to(z) for k in range(2, min(_CURVES, len(count)))]
 
 
-def _regions(x: Tensor, columns: Sequence[int]) -> tuple[tuple[Region, ...], list[Tensor]]:
+def _regions(
+    x: Tensor, columns: Sequence[int], quantiles: Sequence[float]
+) -> tuple[tuple[Region, ...], list[Tensor]]:
     """Where a covariate is at most, or above, one of its quantiles; each set of rows once."""
     found: list[Region] = []
     inside: list[Tensor] = []
     least = max(_FEWEST, math.ceil(0.05 * len(x)))
     for j in columns:
-        cuts = {float(x[:, j].quantile(q, interpolation="lower")) for q in _CUTS}
+        cuts = {float(x[:, j].quantile(q, interpolation="lower")) for q in quantiles}
         for cut in sorted(cuts):
             for above in (False, True):
                 mask = (x[:, j] > cut) == above
