@@ -156,7 +156,7 @@ def as_model(obj: ModelLike) -> Model:
     from steincritic.models.density import DistributionModel, LogDensity, PairModel
     from steincritic.models.supports import of_distribution
     from steincritic.models.conditional import is_conditional
-    from steincritic.models.density import DistributionModel, LogDensity, PairModel, check_support
+    from steincritic.models.density import DistributionModel, LogDensity, PairModel
 
     if (model := adapt(obj)) is not None:  # first: estimators of scikit-learn have another kind of score
         return model
