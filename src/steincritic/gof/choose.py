@@ -3,9 +3,11 @@
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
 from steincritic.data.points import PointsLike, ScoredPoints, arranged, model_and_points, reading_notes
+from steincritic.data.tables import load_table
 from steincritic.devices import DeviceLike
 from steincritic.errors import DoubtfulWarning, InputError, check_level, did_you_mean, listed
 from steincritic.gof import multiplier, serial
@@ -68,6 +70,7 @@ def gof_test(
     True
     """
     check_level(level)
+    x = load_table(x) if isinstance(x, str | Path) else x
     adapted, points = model_and_points(model, x, device=device, bounds=bounds, names=names)
     used = arranged(x, adapted)
     chosen, reason = choose_test(test, adapted, len(points))
