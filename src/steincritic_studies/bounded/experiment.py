@@ -198,7 +198,7 @@ def draw_bounded(record: Record, folder: Path) -> list[Path]:
     with styled():
         figure, (left, right) = pyplot.subplots(1, 2, figsize=(8, 0.4 * len(names) + 1.3), sharey=True)
         for cell in found:
-            y = names.index(cell["family"])
+            y = float(names.index(cell["family"]))
             rate = cell["rejections"]["combined"] / cell["tests"]
             if cell["changed"]:
                 low, high = Rate(cell["rejections"]["combined"], cell["tests"]).interval()
