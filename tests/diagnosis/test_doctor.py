@@ -190,6 +190,7 @@ def test_a_missing_boundary_factor_is_caught(name):
     checkup = doctor(BOUNDED[name], n=N)
     assert found(checkup) == {"Stein's identity": "failed", "edges of the support": "failed"}
     assert "boundary term" in detail(checkup, "edges of the support")
+    assert f'--bounds "x1 0 {"1" if name == "uniform" else "inf"}' in detail(checkup, "edges of the support")
     assert found(doctor(BOUNDED[name], n=N, bounds=WITHIN.get(name, [(0, None)]))) == {}
 
 
@@ -223,6 +224,11 @@ def test_spaces_that_are_mixed_up_are_named(name):
     score, sample, words = MIXED_UP[name]
     checkup = doctor(PairModel(score, sample), n=N)
     assert found(checkup)["one space"] == "failed" and words in detail(checkup, "one space")
+
+
+def test_data_that_stop_are_seen_without_a_sampler():
+    checkup = doctor(PairModel(BOUNDED["exponential"].score), x=exponential(300, 1))
+    assert '--bounds "x1 0 inf"' in detail(checkup, "edges of the support")
 
 
 def test_a_simplex_is_a_plane():

@@ -184,6 +184,8 @@ def test_rows_outside_and_on_the_edge_are_named_as_in_the_file():
         scored(model, Table(x, ("age", "b"), Rows(np.arange(9))))
     with pytest.raises(InputError, match="must sum to 1"):
         scored(as_model(td.Dirichlet(whole(1.0, 1.0))), whole(50.0, 50.0)[None])
+    with pytest.raises(InputError, match="x has 3 columns but the model has 2 dimensions"):
+        scored(as_model(td.Dirichlet(whole(1.0, 1.0))), whole(0.2, 0.3, 0.5)[None])
     with pytest.raises(InputError, match="between 0 and 1, and does not in 1 of 1 rows"):
         scored(as_model(td.Uniform(0.0, 1.0)), whole(1.5)[None])
     with pytest.raises(InputError, match="needs the model"):

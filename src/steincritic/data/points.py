@@ -17,7 +17,7 @@ from steincritic.devices import DeviceLike, resolve_device
 from steincritic.errors import InputError, ModelError, first_line, listed
 from steincritic.models.base import Model, ModelLike, SamplingModel, as_model, dimension, fitted_columns
 from steincritic.models.bounded import BoundedModel, coordinates_of, unbounded
-from steincritic.models.coordinates import Bounds, as_box, entered
+from steincritic.models.coordinates import Bounds, as_box, columns_of, entered
 from steincritic.rng import generator
 from steincritic.shapes import counted
 
@@ -192,7 +192,9 @@ def scored(
     else:
         assert adapted is not None
         x = arranged(load_table(x) if isinstance(x, str | Path) else x, adapted)
-        given = as_points(x, name=name, dim=dimension(adapted) if within is None else within.dim)
+        free = dimension(unbounded(adapted))
+        dim = free if within is None or free is None else columns_of(within, free)
+        given = as_points(x, name=name, dim=dim)
         if within is not None:
             given = entered(within, given, names or getattr(x, "columns", None), row_names(x))
         points = score_points(unbounded(adapted), given, name=name)

@@ -341,7 +341,7 @@ def _edges(sight: _Sight) -> Iterator[Caveat]:
             if edge is not None:
                 ends.append(f"{sight.names[j]} = {side * edge:.3g}")
                 pair = bounds.setdefault(j, ["-inf", "inf"])
-                pair[side < 0] = _round_number(side * edge, sight.x[:, j])
+                pair[side < 0] = round_number(side * edge, sight.x[:, j])
     if ends:
         named = ", ".join(" ".join([sight.names[j], *pair]) for j, pair in bounds.items())
         yield Caveat(
@@ -352,7 +352,7 @@ def _edges(sight: _Sight) -> Iterator[Caveat]:
         )
 
 
-def _round_number(edge: float, column: Tensor) -> str:
+def round_number(edge: float, column: Tensor) -> str:
     """The edge that is meant, to about a hundredth of the column's spread."""
     step = 10.0 ** math.floor(math.log10(max(float(column.std()), 1e-300) / 10))
     return f"{round(edge / step) * step + 0.0:.6g}"

@@ -3,10 +3,12 @@
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
 from steincritic.data.conditional import Target, at_rows
 from steincritic.data.points import PointsLike, ScoredPoints, arranged, model_and_points, reading_notes
+from steincritic.data.tables import load_table
 from steincritic.devices import DeviceLike
 from steincritic.errors import DoubtfulWarning, InputError, check_level, did_you_mean, listed
 from steincritic.gof import multiplier, serial
@@ -85,6 +87,7 @@ def gof_test(
     """
     check_level(level)
     test = tolerant(test, tolerance)
+    x = load_table(x) if isinstance(x, str | Path) else x
     if target is not None or is_conditional(model):
         model, x = at_rows(model, x, target, names)
         names = x.columns

@@ -43,7 +43,6 @@ from steincritic.gof.bench import (
 )
 from steincritic.gof.cache import NullCache
 from steincritic.gof.conditional import arranged, draws_at_rows, setting_at_rows
-from steincritic.gof.fitted import FITTED_DATA, Fitted, OwnSetting, quick
 from steincritic.gof.fitted import FITTED_DATA, Fitted, OwnSetting, loudness_of_fits, quick
 from steincritic.gof.null import as_null_tensor
 from steincritic.gof.null_runs import Measure, NullRuns, NullSets

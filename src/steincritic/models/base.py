@@ -153,10 +153,9 @@ def as_model(obj: ModelLike) -> Model:
     """
     from steincritic.models.adapters import EnergyModel, ModuleDensity, adapt
     from steincritic.models.bounded import BoundedModel
-    from steincritic.models.density import DistributionModel, LogDensity, PairModel
-    from steincritic.models.supports import of_distribution
     from steincritic.models.conditional import is_conditional
     from steincritic.models.density import DistributionModel, LogDensity, PairModel
+    from steincritic.models.supports import of_distribution
 
     if (model := adapt(obj)) is not None:  # first: estimators of scikit-learn have another kind of score
         return model

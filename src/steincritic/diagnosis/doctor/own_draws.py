@@ -11,7 +11,7 @@ from steincritic.data.points import ScoredPoints
 from steincritic.diagnosis.doctor.identity import robust_frame, stein_identity
 from steincritic.diagnosis.doctor.patient import FEW, Patient, Verdict
 from steincritic.errors import ModelError, listed
-from steincritic.gof.assumptions import separate_groups, unseen_weights
+from steincritic.gof.assumptions import find_caveats, round_number, separate_groups, unseen_weights
 from steincritic.gof.thresholds import dependence
 from steincritic.models.base import knows_noise
 from steincritic.models.mixing import autocorrelation_time
@@ -84,7 +84,7 @@ def check_independence(patient: Patient) -> Verdict:
 
 def check_edges(patient: Patient) -> Verdict:
     if patient.own is None:
-        return "skipped", "The model cannot be sampled, so the edges of its support are not known."
+        return _edges_of_data(patient)
     x = patient.own.x
     correlations = torch.atleast_2d(Frame.of(x).enter(patient.own).x.T.cov())
     if float(torch.linalg.eigvalsh(correlations)[0]) < _FLAT < len(x) - x.shape[1]:
@@ -102,8 +102,8 @@ def check_edges(patient: Patient) -> Verdict:
     if hard and _disagree(patient):
         return "failed", (
             f"The draws stop at {listed(hard, 3)} where their density does not vanish, so Stein's identity "
-            "lacks its boundary term: say where the model ends with bounds= (--bounds), and it is tested in "
-            "coordinates without bounds."
+            "lacks its boundary term: say where the model ends with bounds= "
+            f'(--bounds "{_bounds(x, edges)}"), and it is tested in coordinates without bounds.'
         )
     if (hard or slow) and len(x) >= _ENOUGH:
         return "warning", (
@@ -114,6 +114,29 @@ def check_edges(patient: Patient) -> Verdict:
     if beyond := _refusal(patient):
         return "warning", f"Half as far out again as its draws, {beyond}: data there cannot be tested."
     return "passed", "The density of the draws vanishes at the ends of every column; the score stays finite."
+
+
+def _bounds(x: Points, edges: list[tuple[float, int, float]]) -> str:
+    """Hard edges as --bounds has them; edges come as the low and the high one of each column."""
+    found = []
+    for (a, j, low), (b, _, high) in zip(edges[::2], edges[1::2], strict=True):
+        ends = [
+            round_number(edge, x[:, j]) if exponent < _HARD else default
+            for exponent, edge, default in ((a, low, "-inf"), (b, high, "inf"))
+        ]
+        if min(a, b) < _HARD:
+            found.append(f"x{j + 1} {' '.join(ends)}")
+    return ", ".join(found)
+
+
+def _edges_of_data(patient: Patient) -> Verdict:
+    """Where data stop although the score does not say so."""
+    if patient.data is not None:
+        points = ScoredPoints(patient.data.double(), patient.score(patient.data).double())
+        for caveat in find_caveats(patient.model, points, by_scores=True):
+            if caveat.kind == "edges of the support":
+                return "warning", str(caveat)
+    return "skipped", "The model cannot be sampled, so the edges of its support are not known."
 
 
 def _edge_exponent(away: Tensor) -> float:

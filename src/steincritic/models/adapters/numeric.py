@@ -65,8 +65,8 @@ class NumericDensity(Described):
         """(8 (f(x+h) - f(x-h)) - (f(x+2h) - f(x-2h))) / 12h, coordinate by coordinate."""
         slopes = np.empty_like(x)
         low, high = self._support
-        inside = [v if math.isinf(v) else v + way * _MARGIN * abs(v) for v, way in ((low, 1), (high, -1))]
-        x = x.clip(inside[0], inside[1])
+        ends = [v if math.isinf(v) else v + way * _MARGIN * abs(v) for v, way in ((low, 1), (high, -1))]
+        x = np.clip(x, ends[0], ends[1])
         room = np.minimum(x - low, high - x)
         for j, step in enumerate(self._steps):
             h = np.minimum(step, _STEP * room[:, j])
