@@ -1,6 +1,6 @@
 r"""Contamination: are more than so many rows foreign? The robust test of [liu2025].
 
-With the kernel $w(x) \varphi(|x - y|^2) w(y)$, $w(x) = (1 + |x|^2/a^2)^{-b}$ in the model's standardized
+With the kernel $w(x) \varphi(|x - y|^2) w(y)$, $w(x) = (1 + |x|^2/a^2)^{-b}$ in standardized
 coordinates, the Stein kernel is $u(x, y) = w(x) w(y)\, u_0(x, y)$, where $u_0$ is that of φ with the score
 $s + \nabla \log w$. It is bounded where the score grows no faster than $1/w$, and a share ε of foreign rows
 moves the discrepancy by at most $\varepsilon \sqrt{\tau}$, $\tau = \sup_x u(x, x)$. So the null hypothesis is
@@ -19,13 +19,13 @@ from typing import ClassVar, TypeAlias
 import torch
 from torch import Tensor
 
-from steincritic.data.frame import Frame, model_frame
-from steincritic.data.points import ScoredPoints, checked_score
+from steincritic.data.frame import Frame
+from steincritic.data.points import ScoredPoints, checked_score, sample_points
 from steincritic.errors import InputError, ModelError, check_count, check_positive
 from steincritic.gof.null import as_null_tensor, reaching
 from steincritic.gof.result import GofResult, Tolerated
-from steincritic.models.base import Model
-from steincritic.rng import Source, generator
+from steincritic.models.base import Model, SamplingModel
+from steincritic.rng import Source, derive, generator
 from steincritic.stein.kernels import IMQ, Kernel, squared_scales
 from steincritic.stein.tiles import check_pairs, stein_kernel
 
@@ -36,6 +36,7 @@ _FURTHEST = 1000.0  # times √d: rows beyond count as there, for beyond it digi
 _GROWS = 2.0  # between the last two of these distances: not bounded
 _STEPS = 2.0 ** torch.arange(-8, 3, dtype=torch.float64)  # tried along the gradient, in distances
 _PART = 2**22  # numbers at a time
+_DRAWS = 2000  # of the model, for its location and scales
 Value: TypeAlias = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
@@ -48,9 +49,10 @@ class Contamination:
     Args:
         share: of foreign rows that is tolerated, 0.03 for 3 %.
         kernel: RBF or IMQ.
-        width: a, the distance from the middle at which rows begin to count less; √d/2 by default.
+        width: a, the distance from the middle at which rows begin to count less; half the median by default.
         power: b; 1/2 bounds scores that grow linearly, such as those of normal tails, 3/2 cubic ones.
-        standardize: in the model's location and scale; else around 0 in the units of the data.
+        standardize: around the model's mean, in scales in which its scores spread alike; else around 0 in the
+            units of the data.
         most: rows that are looked at, as the kernel needs all pairs; a random choice of more.
         draws: bootstrap draws.
     """
@@ -92,7 +94,7 @@ class Contamination:
             some = points[rows.to(points.x.device)]
         else:
             some = points
-        frame = model_frame(model, some, seed=seed) if self.standardize else Frame.identity(points.dim)
+        frame = score_frame(model, some, seed=seed) if self.standardize else Frame.identity(points.dim)
         near = _pulled_in(model, frame, frame.enter(some.to(dtype=torch.float64)), like=some.x)
         tilted = Tilted.of(self, near)
         u = tilted.matrix()
@@ -136,7 +138,8 @@ class Tilted:
 
     @classmethod
     def of(cls, test: Contamination, points: ScoredPoints) -> "Tilted":
-        width = math.sqrt(points.dim) / 2 if test.width is None else float(test.width)
+        typical = float(points.x.square().sum(-1).median().sqrt())
+        width = typical / 2 if test.width is None else float(test.width)
         (scale,) = squared_scales([test.kernel], points.x)
         weight, push = tilt(points.x, width, test.power)
         moved = ScoredPoints(points.x, points.score + push)
@@ -153,6 +156,19 @@ class Tilted:
         tilted = score + push
         values = weight.square() * (phi * tilted.square().sum(-1) - 2 * first * z.shape[-1])
         return torch.where(values.isfinite(), values, 0.0), tilted
+
+
+def score_frame(model: Model, points: ScoredPoints, *, seed: int) -> Frame:
+    """The model's location, and scales in which all scores spread alike.
+
+    With columns in standard deviations instead, the score grows fastest where a column is known best by
+    the others, and foreign rows there would decide the bound for all.
+    """
+    known = points
+    if isinstance(model, SamplingModel):
+        known = sample_points(model, _DRAWS, seed=derive(seed, "frame"), like=points.x)
+    spread = known.score.double().std(0)
+    return Frame(known.x.double().mean(0), torch.where(spread > 0, 1 / spread, torch.ones_like(spread)))
 
 
 def _score_at(model: Model, frame: Frame, z: Tensor, like: Tensor) -> Tensor:

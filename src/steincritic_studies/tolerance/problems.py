@@ -8,10 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from steincritic.data.frame import model_frame
 from steincritic.data.points import score_points
 from steincritic.data.problems import problem
-from steincritic.gof.contamination import Contamination, Tilted, largest_value
+from steincritic.gof.contamination import Contamination, Tilted, largest_value, score_frame
 from steincritic.models.mixture import GaussianMixture
 from steincritic.models.rbm import GaussianBernoulliRBM
 from steincritic.rng import Source, derive, generator
@@ -85,7 +84,7 @@ def worst_place(model: Any, test: Contamination, seed: int) -> Tensor:
     """Where foreign rows do most harm, in the units of the data."""
     x = model.sample(1000, seed=derive(seed, "worst")).double()
     points = score_points(model, x)
-    frame = model_frame(model, points, seed=seed)
+    frame = score_frame(model, points, seed=seed)
     tilted = Tilted.of(test, frame.enter(points))
     _, z = largest_value(tilted, model, frame, like=x, seed=seed)
     return frame.location + frame.scale * z
