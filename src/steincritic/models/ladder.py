@@ -23,7 +23,7 @@ from steincritic.shapes import Points
 _HELD = 2**22  # weights at a time
 _FAR = 1000.0  # standard deviations of the points, where the model looks like one point
 _TOP, _BOTTOM = 12.0, 0.03  # of the ladder, in standard deviations of the model
-_STEPS = 40
+_STEPS = 25
 _PROBES = 256
 
 
@@ -62,8 +62,11 @@ def ladder_draws(model: NoisedModel, points: Points, n: int, *, seed: int) -> Te
     rungs = list(_rungs(model, scale))
     z = source.normals(n, len(scale), dtype=scale.dtype)
     y = center + (scale.square() + rungs[0].square()).sqrt() * z
-    for sd, below in pairwise(rungs):
-        y = y + (sd - below) * sd * model.with_noise(noise_for(model, sd)).score(y)
+    levels = [model.with_noise(noise_for(model, sd)) for sd in rungs]
+    for (sd, level), (below, next_level) in pairwise(zip(rungs, levels, strict=True)):
+        slope = sd * level.score(y)
+        there = y + (sd - below) * slope
+        y = y + (sd - below) * (slope + below * next_level.score(there)) / 2  # Heun's method
     return y
 
 
