@@ -17,7 +17,6 @@ from steincritic.rng import Source, derive, generator
 from steincritic.shapes import Points
 
 TOLERANCE, DELTA, SHARE = 0.05, 0.2, 0.05
-_MANY = 400_000  # draws that a model's mean and spread are known by
 
 
 @dataclass(frozen=True)
