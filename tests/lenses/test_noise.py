@@ -16,7 +16,7 @@ from steincritic.models import DiffusionModel, GaussianMixture
 
 THREE = GaussianMixture([[0.0, 0.0], [8.0, 0.0], [0.0, 12.0]], [0.5, 1.0, 1.0], [0.5, 0.3, 0.2])
 WRONG = GaussianMixture(THREE.means, THREE.covariances, [0.35, 0.45, 0.2])
-QUICK = {"critics": None, "draws": 99, "reference": 60, "cache": False, "engine": "serial"}
+QUICK = {"critics": None, "draws": 59, "reference": 40, "cache": False, "engine": "serial"}
 
 
 class ScoresAlone:

@@ -13,7 +13,8 @@ is the direction in which the noised score changes with the weight of mode k, up
 $$r_k \Big( s_\sigma \cdot \frac{m_k - \bar m}{c} + \frac{|m_k - \bar m|^2 - v}{c^2} \Big), \quad
   v = \sum_j r_j |m_j - \bar m|^2,$$
 
-its Stein value: positive in the mean if mode k holds too little beside its neighbors. The noise of a point is
+its Stein value: positive in the mean if mode k holds too little beside its neighbors. Weights of many modes
+are judged together by uncorrelated combinations of these. The noise of a point is
 a function of the point, so datasets are treated alike, whatever they are and however they are cut.
 
 The noised score is the model's own where it knows it (`with_noise`), and else a kernel estimate from draws.
@@ -23,7 +24,7 @@ from draws of the model, or from points that follow its noised scores: see `mode
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -37,12 +38,14 @@ from steincritic.lenses.cells import Partition, modes_in
 from steincritic.lenses.lens import Entries, Seen, normal_evidence, signed_means
 from steincritic.models.base import Model, NoisedModel, SamplingModel, knows_noise, noise_levels
 from steincritic.models.ladder import KernelNoise, ladder_draws, nearest_level, noise_for
-from steincritic.rng import derive, hashed_uniforms
+from steincritic.rng import derive, generator, hashed_uniforms
 
 PILOT = 1000  # draws that choose modes, where a model has no sampler
 _KERNELS = 500  # draws of a kernel estimate
 _LOWEST, _HIGHEST = 0.3, 0.5  # noise, in distances between neighboring modes: the nearest, the furthest
 _STEP = 2.0  # between levels, at most
+_CONTRASTED = 400  # draws by which weights of modes are made uncorrelated
+_FLAT = 1e-3  # variance of a combination that is left out, in those of the largest
 _TOGETHER = {"cpu": 2**16, "cuda": 2**22}  # noised points at a time
 
 
@@ -99,7 +102,9 @@ class Noise:
             unit = float(frame.scale[0])
             levels = tuple(dict.fromkeys(nearest_level(native, level * unit) / unit for level in levels))
         noised = tuple(_noised(known, x, level * frame.scale) for level in levels)
-        return kind(frame, modes, levels, noised, self.copies, derive(seed, "noise"))
+        plain = kind(frame, modes, levels, noised, self.copies, derive(seed, "noise"))
+        source = generator(seed, "contrasts")
+        return replace(plain, contrasts=tuple(_contrasts(v, source) for v in plain.by_mode(x[:_CONTRASTED])))
 
 
 def _pilot(model: Model | None, points: ScoredPoints, *, seed: int) -> ScoredPoints:
@@ -115,6 +120,19 @@ def _noised(model: Model | None, draws: Tensor, sd: Tensor) -> Model:
     if isinstance(model, NoisedModel):
         return model.with_noise(noise_for(model, sd))
     return KernelNoise(draws[:_KERNELS], sd)
+
+
+def _contrasts(values: Tensor, source: torch.Generator) -> Tensor:
+    """(k, c) combinations of (m, k) Stein values by mode: uncorrelated, and each of all modes, as values of
+    one mode among many are skewed. None for two modes, which say the same."""
+    k = values.shape[-1]
+    if k < 3:
+        return values.new_zeros(k, 0)
+    variances, axes = torch.linalg.eigh(values.T.cov())
+    kept = variances > _FLAT * variances[-1]
+    turn = torch.linalg.qr(torch.randn(int(kept.sum()), int(kept.sum()), generator=source)).Q
+    found: Tensor = axes[:, kept] / variances[kept].sqrt() @ turn.to(values)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,15 +196,21 @@ class PreparedNoise:
     noised: tuple[Model, ...]  # by level
     copies: int
     seed: int
+    contrasts: tuple[Tensor, ...] = ()  # (k, c) by level
     left_out: str | None = None
 
     @classmethod
     def nothing(cls, dim: int, why: str) -> "PreparedNoise":
-        return cls(Frame.identity(dim), None, (), (), 1, 0, f"Lens noise left out: {why}.")
+        return cls(Frame.identity(dim), None, (), (), 1, 0, left_out=f"Lens noise left out: {why}.")
 
     @property
     def size(self) -> int:
-        return len(self.levels) * self.count
+        return sum(self._sizes)
+
+    @property
+    def _sizes(self) -> list[int]:
+        """By level, modes and contrasts."""
+        return [size for contrasts in self.contrasts for size in contrasts.shape]
 
     @property
     def count(self) -> int:
@@ -200,34 +224,42 @@ class PreparedNoise:
         return values.view(*datasets.x.shape[:-1], self.size).mean(-2)
 
     def _values(self, x: Tensor) -> Tensor:
-        """(m, k) of (m, d) points: Stein values by level and mode, in the mean over copies."""
+        """(m, k) of (m, d) points: by level, those of modes and of contrasts."""
+        pairs = zip(self.by_mode(x), self.contrasts, strict=True)
+        parts = [part for values, mix in pairs for part in (values, values @ mix.to(values))]
+        return torch.cat([x.new_zeros(len(x), 0), *parts], -1)
+
+    def by_mode(self, x: Tensor) -> list[Tensor]:
+        """By level, (m, k) of (m, d) points: Stein values of each mode, in the mean over copies."""
         if self.modes is None:
-            return x.new_zeros(len(x), 0)
+            return []
         z, found = noise_of(x, self.copies, seed=self.seed), []
         for level, model in zip(self.levels, self.noised, strict=True):
             y = (x[:, None] + (level * self.frame.scale).to(x) * z).flatten(0, 1)
             points = self.frame.enter(score_points(model, y, name="points with noise"))
             values = self.modes.stein_values(points, level**2)
             found.append(values.view(len(x), self.copies, -1).mean(1))
-        return torch.cat(found, -1)
+        return found
 
     def numbers(self, seen: Seen) -> Mapping[str, Tensor]:
         out: dict[str, Tensor] = {}
-        for label, fair in self._by_level(seen.fair):
-            out[f"weight at noise {label}"] = normal_evidence(fair.abs().amax(-1))
-            if self.count > 2:  # two modes say the same
-                out[f"weights at noise {label}"] = fair.square().sum(-1)
+        for label, modes, contrasts in self._by_level(seen.fair):
+            out[f"weight at noise {label}"] = normal_evidence(modes.abs().amax(-1))
+            if contrasts.shape[-1]:
+                out[f"weights at noise {label}"] = contrasts.square().sum(-1)
         return out
 
     def by_entry(self, seen: Seen) -> dict[str, Entries]:
         return {
-            f"weight at noise {label}": Entries(fair, self.count * ((),), normal_evidence)
-            for label, fair in self._by_level(seen.fair)
+            f"weight at noise {label}": Entries(modes, self.count * ((),), normal_evidence)
+            for label, modes, _ in self._by_level(seen.fair)
         }
 
-    def _by_level(self, values: Tensor) -> list[tuple[str, Tensor]]:
-        labels = [f"{level:.2g}" for level in self.levels]
-        return list(zip(labels, values.split(self.count, -1), strict=True)) if labels else []
+    def _by_level(self, values: Tensor) -> list[tuple[str, Tensor, Tensor]]:
+        if not self.levels:
+            return []
+        parts, labels = values.split(self._sizes, -1), [f"{level:.2g}" for level in self.levels]
+        return list(zip(labels, parts[::2], parts[1::2], strict=True))
 
 
 @dataclass(frozen=True, eq=False)
