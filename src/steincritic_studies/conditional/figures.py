@@ -31,9 +31,9 @@ def conditional_table(record: Record) -> str:
         "The likelihood ratio knows the truth, or fits one coefficient of its family.",
         "## Level",
         _level_table(record),
-        "Share of tests of the model's own draws that reject at level 0.05. Controls that must fail: null sets "
-        "whose y were drawn at other rows (in a tenth of the groups), and the smallest p-value of any lens "
-        "taken as it is, of which there are three, or four with critics.",
+        "Share of tests of the model's own draws that reject at level 0.05. Controls that must fail: null "
+        "sets whose y were drawn at other rows (in a tenth of the groups), and the smallest p-value of any "
+        "lens taken as it is, of which there are three, or four with critics.",
     )
 
 
