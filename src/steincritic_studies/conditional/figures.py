@@ -115,5 +115,5 @@ def draw_conditional(record: Record, folder: Path) -> list[Path]:
             ax.set(title=name, xlabel="n", ylim=(-0.02, 1.02))
         figure.axes[0].set_ylabel("power at level 0.05")
         handles, labels = figure.axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize=7)
+        figure.legend(handles, labels, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(labels))
         return [save(figure, folder / "conditional.png")]
