@@ -142,9 +142,9 @@ def _group(job: CellJob, group: int) -> tuple[dict[str, list[bool]], int]:
     found = {"combined": [result.rejected for result in results]}
     if job.kind.startswith("level"):
         found["any lens"] = [min(r.pvalue for r in result.readings) <= LEVEL for result in results]
-    if job.kind == "level" and group % _PERMUTED_EVERY == 0:
-        permuted = _ours(job, _permuted(problem, seed), x, ys, seed)
-        found["permuted x"] = [result.rejected for result in permuted]
+        if group % _PERMUTED_EVERY == 0:
+            permuted = _ours(job, _permuted(problem, seed), x, ys, seed)
+            found["permuted x"] = [result.rejected for result in permuted]
     if job.kind in ("power", "level"):
         found |= _peers(
             job, problem, x, ys, seed, trained=job.kind == "power" and group % _TRAINED_EVERY == 0
