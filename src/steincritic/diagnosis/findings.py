@@ -26,7 +26,7 @@ from steincritic.gof.result import DATA, Reading, Subject
 from steincritic.lenses.lens import normal_evidence
 from steincritic.lenses.modes import PreparedModes
 from steincritic.lenses.moments import DIRECTIONS, PreparedMoments
-from steincritic.models.coordinates import Coordinates
+from steincritic.models.coordinates import Box, Coordinates
 
 MOST = 8  # findings that are listed
 _CELLS = 3  # cells that are listed
@@ -180,7 +180,7 @@ def _tell(
     else:
         z, drawn = inner = [points.x.to("cpu", torch.float64) for points in (data, draws)]
         x, y = inner if within is None else (within.constrain(t)[0] for t in inner)
-        beside = words.Beside(x, y, names, subject)
+        beside = words.Beside(x, y, names, subject, _positive(within, len(names)))
         if kind == "cell":
             said, columns, place = _of_cell(entry, beside, examined, within)
         elif kind in DIRECTIONS:
@@ -210,6 +210,13 @@ def _tell(
         place=tuple(place.tolist()),
     )
     return _Told(finding, entry, estimate)
+
+
+def _positive(within: Coordinates | None, dim: int) -> frozenset[int]:
+    """Columns on the half-line from 0."""
+    if not isinstance(within, Box):
+        return frozenset()
+    return frozenset(j for j in range(dim) if within.ends(j) == (0.0, math.inf))
 
 
 def _of_cell(
