@@ -85,7 +85,8 @@ def find(
         entries = [e for e in entries if e.kind in _SHAPE_ALONE and not known & set(e.columns)]
     told = [_tell(entry, examined, data, names, subject, coordinates) for entry in entries]
     single = [one for one in told if one.kind not in _PARTS]
-    told = [one for one in told if one.sure] or ([] if first else single or told)
+    sure = [one for one in told if one.sure]
+    told = [one for one in sure if one.own] or sure or ([] if first else single or told)
     said: list[_Told] = []
     for one in _joint_first(told):
         cells = sum(other.kind == "cell" for other in said)
@@ -135,6 +136,7 @@ class _Told:
     finding: Finding
     entry: Entry
     estimate: Estimate | None
+    own: bool = True  # about a column, not about a coordinate without bounds
 
     @property
     def kind(self) -> str:
@@ -170,7 +172,7 @@ def _tell(
     within: Coordinates | None,
 ) -> _Told:
     """The sentence of an entry; that of its estimate if that differs from what the model says."""
-    kind, columns, place = entry.kind, entry.columns, torch.zeros(0)
+    kind, columns, place, own = entry.kind, entry.columns, torch.zeros(0), True
     draws: ScoredPoints | None = examined.draws
     said: words.Told | None
     if draws is None and examined.bench.bench.setting.whitening is not None:
@@ -192,7 +194,8 @@ def _tell(
             said, place = _within(entry, beside, inner, examined)
         else:
             said = words.KINDS[kind](beside, columns)
-            if within is not None and not _sure(entry, said[0]):  # of the coordinates, then
+            own = within is None or _sure(entry, said[0])
+            if within is not None and not own:
                 said = words.KINDS[kind](words.Beside(z, drawn, within.names(names), subject), columns)
     estimate, sentence = said or (None, "")
     finding = Finding(
@@ -209,7 +212,7 @@ def _tell(
         lens=entry.lens,
         place=tuple(place.tolist()),
     )
-    return _Told(finding, entry, estimate)
+    return _Told(finding, entry, estimate, own)
 
 
 def _positive(within: Coordinates | None, dim: int) -> frozenset[int]:
