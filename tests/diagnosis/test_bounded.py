@@ -36,6 +36,9 @@ def test_findings_are_about_the_columns_in_their_own_units(longer):
     assert found.rejected and found.names == ("age", "rate")
     first = found.seen[0]
     assert first.names == ("age",) and first.sentence.startswith("age ")
+    ratio = float(x[:, 0].mean()) / 1.0  # the model's mean
+    assert "times as large on average" in first.sentence
+    assert float(first.sentence.split()[2]) == pytest.approx(ratio, rel=0.1)  # by 4,000 draws
     words = found.summary()
     assert (
         f"mean {float(x[:, 0].mean()):.2f}" in words

@@ -5,7 +5,7 @@ import torch
 
 from steincritic.data.points import sample_points
 from steincritic_studies.bounded.experiment import STUDY, cells
-from steincritic_studies.bounded.families import FAMILIES, Visits
+from steincritic_studies.bounded.families import FAMILIES, TURNED, Visits
 from steincritic_studies.record import Record
 
 CPU = torch.device("cpu")
@@ -19,7 +19,7 @@ def test_the_score_of_a_pair_is_the_gradient_of_its_density():
     torch.testing.assert_close(law.score(x.detach()), torch.autograd.grad(log_density.sum(), x)[0])
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+@pytest.mark.parametrize("family", FAMILIES + TURNED, ids=lambda family: family.name)
 def test_own_draws_keep_steins_identity_and_changed_ones_do_not(family):
     q = family.own(CPU)
     points = sample_points(q.unbounded, 20_000, seed=1)

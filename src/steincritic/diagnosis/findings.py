@@ -28,7 +28,7 @@ from steincritic.lenses.lens import normal_evidence
 from steincritic.lenses.modes import PreparedModes
 from steincritic.lenses.moments import DIRECTIONS, PreparedMoments
 from steincritic.lenses.noise import PILOT, PreparedNoise
-from steincritic.models.coordinates import Coordinates
+from steincritic.models.coordinates import Box, Coordinates
 
 MOST = 8  # findings that are listed
 _CELLS = 3  # cells that are listed
@@ -87,7 +87,8 @@ def find(
         entries = [e for e in entries if e.kind in _SHAPE_ALONE and not known & set(e.columns)]
     told = [_tell(entry, examined, data, names, subject, coordinates) for entry in entries]
     single = [one for one in told if one.kind not in _PARTS]
-    told = [one for one in told if one.sure] or ([] if first else single or told)
+    sure = [one for one in told if one.sure]
+    told = [one for one in sure if one.own] or sure or ([] if first else single or told)
     said: list[_Told] = []
     for one in _joint_first(told):
         alike = sum(other.kind == one.kind for other in said)
@@ -156,6 +157,7 @@ class _Told:
     finding: Finding
     entry: Entry
     estimate: Estimate | None
+    own: bool = True  # about a column, not about a coordinate without bounds
 
     @property
     def kind(self) -> str:
@@ -191,7 +193,7 @@ def _tell(
     within: Coordinates | None,
 ) -> _Told:
     """The sentence of an entry; that of its estimate if that differs from what the model says."""
-    kind, columns, place = entry.kind, entry.columns, torch.zeros(0)
+    kind, columns, place, own = entry.kind, entry.columns, torch.zeros(0), True
     draws: ScoredPoints | None = examined.draws
     said: words.Told | None
     if kind == "mode":
@@ -203,7 +205,7 @@ def _tell(
     else:
         z, drawn = inner = [points.x.to("cpu", torch.float64) for points in (data, draws)]
         x, y = inner if within is None else (within.constrain(t)[0] for t in inner)
-        beside = words.Beside(x, y, names, subject)
+        beside = words.Beside(x, y, names, subject, _positive(within, len(names)))
         if kind == "cell":
             said, columns, place = _of_cell(entry, beside, examined, within)
         elif kind in DIRECTIONS:
@@ -215,7 +217,8 @@ def _tell(
             said, place = _within(entry, beside, inner, examined)
         else:
             said = words.KINDS[kind](beside, columns)
-            if within is not None and not _sure(entry, said[0]):  # of the coordinates, then
+            own = within is None or _sure(entry, said[0])
+            if within is not None and not own:
                 said = words.KINDS[kind](words.Beside(z, drawn, within.names(names), subject), columns)
     estimate, sentence = said or (None, "")
     finding = Finding(
@@ -232,7 +235,14 @@ def _tell(
         lens=entry.lens,
         place=tuple(place.tolist()),
     )
-    return _Told(finding, entry, estimate)
+    return _Told(finding, entry, estimate, own)
+
+
+def _positive(within: Coordinates | None, dim: int) -> frozenset[int]:
+    """Columns on the half-line from 0."""
+    if not isinstance(within, Box):
+        return frozenset()
+    return frozenset(j for j in range(dim) if within.ends(j) == (0.0, math.inf))
 
 
 def _of_cell(

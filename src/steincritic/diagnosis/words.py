@@ -24,6 +24,7 @@ class Beside:
     y: Tensor
     names: Sequence[str]
     subject: Subject = DATA
+    positive: frozenset[int] = frozenset()  # columns on (0, inf), of which a ratio says more than a shift
 
     @property
     def model(self) -> str:
@@ -45,6 +46,9 @@ def _shift(b: Beside, columns: Sequence[int]) -> Told:
     x, y, name = b.x[:, columns[0]], b.y[:, columns[0]], b.names[columns[0]]
     e = estimates.shift(x, y)
     means = f"mean {_units(x.mean(), y.std(), 100)}, the {b.model} says {_units(y.mean(), y.std(), 100)}"
+    if columns[0] in b.positive and b.subject is DATA:
+        ratio, low, high = (_number(1 + v * float(y.std() / y.mean())) for v in (e.value, e.low, e.high))
+        return e, f"{name} is {ratio} times as large on average as the model says ({low} to {high}): {means}"
     return e, f"{shifted(name, e, b.subject)}: {means}"
 
 

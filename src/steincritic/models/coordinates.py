@@ -112,8 +112,12 @@ class Box:
         edges = zip(*(edge.expand(len(names)).tolist() for edge in (self.low, self.high)), strict=True)
         return tuple(_free_name(name, *edge) for name, edge in zip(names, edges, strict=True))
 
+    def ends(self, column: int) -> tuple[float, float]:
+        low, high = (float(edge[column] if edge.ndim else edge) for edge in (self.low, self.high))
+        return low, high
+
     def wanted(self, name: str, column: int) -> str:
-        low, high = (float(edge.reshape(-1)[column if edge.ndim else 0]) for edge in (self.low, self.high))
+        low, high = self.ends(column)
         if math.isinf(high):
             return f"{name} must lie above {low:g}"
         return f"{name} must lie " + (

@@ -17,6 +17,7 @@ from steincritic.diagnosis.check import CheckResult
 from steincritic.errors import InputError
 from steincritic.files import package_version, write_atomically
 from steincritic.gof.result import DATA
+from steincritic.models.bounded import coordinates_of
 from steincritic.report import drawings
 from steincritic.report.embedding import plane_map
 from steincritic.report.findings import finding_plot
@@ -72,6 +73,7 @@ def render(
         d=diagnosis,
         about=about,
         verdict=_verdict(diagnosis),
+        bounded=coordinates_of(diagnosis.critic.model) is not None,
         caveats=diagnosis.test.caveat_lines,
         null=Markup(drawings.null_histogram(diagnosis)),
         witness=Markup(drawings.witness_histogram(diagnosis)),
@@ -179,7 +181,7 @@ def _table(diagnosis: CheckResult) -> dict[str, Any]:
 def _telling_columns(diagnosis: CheckResult) -> list[int]:
     ranked = [j for c in diagnosis.coordinates for j in range(c.first, c.last + 1)]
     ranked += range(diagnosis.covariates)
-    return ranked[:_COLUMNS]
+    return list(dict.fromkeys([*ranked, *range(diagnosis.data.dim)]))[:_COLUMNS]  # a simplex has one more
 
 
 def _gallery(diagnosis: CheckResult, shape: tuple[int, ...]) -> list[tuple[str, list[dict[str, str]]]]:

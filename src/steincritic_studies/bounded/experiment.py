@@ -21,12 +21,14 @@ from steincritic.models.base import Model
 from steincritic.report.style import save, styled
 from steincritic.rng import derive
 from steincritic.training.fit import Training
-from steincritic_studies.bounded.families import FAMILIES
+from steincritic_studies.bounded.families import FAMILIES, TURNED
+from steincritic_studies.calibration.level import LEVEL, band
 from steincritic_studies.record import Record
 from steincritic_studies.study import Context, Outcome, Study
 from steincritic_studies.tables import LEVEL, band, devices, document, markdown
 
-_NAMED = {family.name: family for family in FAMILIES}
+_NAMED = {family.name: family for family in (*FAMILIES, *TURNED)}
+_POWER_ALONE = tuple(family.name for family in TURNED)
 _MANY = ("exponential", "Dirichlet, 4 parts")  # with 2,000 runs
 _WITHOUT_DRAWS = ("exponential", "bounds= of a pair, 2 columns")
 _POOL = 400  # null sets of each part of the tests
@@ -81,6 +83,7 @@ def run(config: BoundedSupports, context: Context) -> Outcome:
         for draws in (True, False)
         if draws or name in _WITHOUT_DRAWS
         for changed, sizes in ((False, config.sizes), (True, (config.power_at,)))
+        if changed or name not in _POWER_ALONE
         for n in sizes
         for part in range(config.parts if name in _MANY and draws and not changed else 1)
     ]

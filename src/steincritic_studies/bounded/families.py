@@ -106,3 +106,17 @@ FAMILIES = (
     ),
     Family("bounds= of a pair, 2 columns", "mean of one column by 25 %", _visits(1.0), _visits(1.25)),
 )
+TURNED = (  # changes the other way, of power alone
+    Family(
+        "gamma, shape 0.5, less",
+        "shape to 0.375",
+        _torch(Gamma, [0.5], [1.0]),
+        _torch(Gamma, [0.375], [1.0]),
+    ),
+    Family(
+        "normal in (0, 1), less",
+        "scale 0.3 to 0.225",
+        _truncated(0.0, 1.0, 0.2, 0.3),
+        _truncated(0.0, 1.0, 0.2, 0.225),
+    ),
+)
