@@ -22,7 +22,6 @@ from steincritic.report.style import save, styled
 from steincritic.rng import derive
 from steincritic.training.fit import Training
 from steincritic_studies.bounded.families import FAMILIES, TURNED
-from steincritic_studies.calibration.level import LEVEL, band
 from steincritic_studies.record import Record
 from steincritic_studies.study import Context, Outcome, Study
 from steincritic_studies.tables import LEVEL, band, devices, document, markdown

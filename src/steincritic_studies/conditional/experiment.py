@@ -53,16 +53,15 @@ class Conditional:
     critics: tuple[tuple[str, int], ...] = (
         ("quad_vs_lin_d1", 100),
         ("quad_vs_lin_d1", 500),
-        ("g_het_dx3", 300),
     )
-    with_critics: tuple[int, int, int] = (20, 10, 2)
+    with_critics: tuple[int, int, int] = (16, 10, 2)
     nulls: tuple[tuple[str, int], ...] = (
         *(("quad_vs_lin_d1", 100), ("quad_vs_lin_d1", 500)),
         *(("g_het_dx3", 300), ("g_het_dx3", 700)),
     )
     level: tuple[int, int, int] = (40, 50, 10)
     nulls_with_critics: tuple[tuple[str, int], ...] = (("quad_vs_lin_d1", 100), ("g_het_dx3", 300))
-    level_with_critics: tuple[int, int, int] = (20, 100, 1)
+    level_with_critics: tuple[int, int, int] = (6, 100, 1)
     tiny: bool = False
 
     def jobs(self, seed: int) -> list[CellJob]:
