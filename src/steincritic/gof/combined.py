@@ -19,18 +19,17 @@ Quick lenses are calibrated by other null sets, reference sets. Critics are not,
 dataset, the data or a null set, is seen in the light of all the others.
 """
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from steincritic.data.points import ScoredPoints, sample_points
+from steincritic.data.points import ScoredPoints
 from steincritic.engine import EngineName, check_engine
 from steincritic.errors import InputError, check_count
 from steincritic.gof.bench import (
@@ -42,13 +41,14 @@ from steincritic.gof.bench import (
     label_of,
 )
 from steincritic.gof.cache import NullCache
-from steincritic.gof.conditional import arranged, draws_at_rows, setting_at_rows
-from steincritic.gof.fitted import FITTED_DATA, Fitted, OwnSetting, loudness_of_fits, quick
+from steincritic.gof.conditional import GivenRows
+from steincritic.gof.fitted import Fitted, Refitted
+from steincritic.gof.hypothesis import Hypothesis
 from steincritic.gof.null import as_null_tensor
 from steincritic.gof.null_runs import Measure, NullRuns, NullSets
-from steincritic.gof.plan import PLENTIFUL, Forecast, Plan
+from steincritic.gof.plan import Forecast, Plan
 from steincritic.gof.ranked import Ranked, loudness
-from steincritic.gof.result import DATA, GofResult
+from steincritic.gof.result import GofResult
 from steincritic.gof.serial import check_slowness
 from steincritic.gof.split import Split
 from steincritic.lenses.cells import Cells
@@ -64,7 +64,6 @@ from steincritic.models.conditional import AtRows
 from steincritic.rng import derive, generator
 
 FEWEST = 3  # points that have a spread
-_DRAWS = 4000  # of the model, for its scale, its cells and its distances
 _STOP = (0.1, 5.0)  # p-value from which on a step stops early: at least, and in shares of the level
 _BEYOND = 2  # null sets above those that may reach a rejected value, as critics are seen anew at each look
 _LOOKED = {"cpu": 10, "cuda": 100}  # null sets of critics between two looks
@@ -146,20 +145,19 @@ class Combined:
             from steincritic.gof.multiplier import run_without_draws  # which builds on this file
 
             return run_without_draws(self, model, datasets, level, seeds)
-        run = self._run(model, datasets, level, tuple(seeds))
+        run = _Run(self._against(model, datasets), level, tuple(seeds))
         return [run.result(t) for t in range(len(seeds))]
 
-    def _run(
-        self, model: SamplingModel, datasets: ScoredPoints, level: float, seeds: tuple[int, ...]
-    ) -> "_Run":
+    def _against(self, model: SamplingModel, datasets: ScoredPoints) -> Hypothesis:
         if isinstance(model, AtRows):
-            return _Run(*arranged(self, model, datasets, Combined()), level, seeds)
-        config = quick(self) if isinstance(model, Fitted) else self
-        return _Run(config, model, datasets, level, seeds)
+            return GivenRows.of(self, model, datasets, usual=Combined().lenses)
+        if isinstance(model, Fitted):
+            return Refitted.of(self, model, datasets)
+        return Hypothesis(self, model, datasets)
 
     def forecast(self, model: SamplingModel, points: ScoredPoints, *, level: float = 0.05) -> Forecast:
         """How long a test of these points takes at most, by trying a few null sets: some seconds."""
-        run = replace(self, cache=False)._run(model, points.alone(), level, (0,))
+        run = _Run(replace(self, cache=False)._against(model, points.alone()), level, (0,))
         return Forecast(
             sets=run.plan.sets,
             draws=run.plan.draws,
@@ -192,40 +190,21 @@ class _Trained:
 class _Run:
     """One test of one or more datasets."""
 
-    def __init__(
-        self,
-        config: Combined,
-        model: SamplingModel,
-        datasets: ScoredPoints,
-        level: float,
-        seeds: tuple[int, ...],
-    ) -> None:
-        self.fitted = None
-        if isinstance(model, Fitted):
-            self.fitted, datasets = model.anew(datasets)
-        self.config, self.model, self.datasets = config, self.fitted or model, datasets
-        self.level, self.seeds, self.n = level, seeds, len(datasets)
+    def __init__(self, null: Hypothesis, level: float, seeds: tuple[int, ...]) -> None:
+        self.null, self.config, self.model, self.datasets = null, null.config, null.model, null.datasets
+        self.level, self.seeds, self.n = level, seeds, len(self.datasets)
         if self.n < FEWEST:
             raise InputError(f"x has n = {self.n}; the combined test needs at least {FEWEST} points")
-        self.device = datasets.x.device.type
-        self.plan = Plan.of(config, self.n, datasets.dim, level, self.device)
-        if self.fitted is not None and self.plan.split and config.critics is not None:
-            raise InputError(f"critics look at a fitted model of up to {PLENTIFUL} points; pass critics=None")
+        self.device = self.datasets.x.device.type
+        self.plan = Plan.of(self.config, self.n, self.datasets.dim, level, self.device)
 
     @cached_property
     def model_draws(self) -> ScoredPoints:
-        seed = derive(self.config.null_seed, "draws")
-        if isinstance(self.model, AtRows):
-            return draws_at_rows(self.model, seed=seed, like=self.datasets.x)
-        return sample_points(self.model, _DRAWS, seed=seed, like=self.datasets.x)
+        return self.null.draws(derive(self.config.null_seed, "draws"))
 
     @cached_property
     def setting(self) -> Setting:
-        if self.fitted is not None:
-            return OwnSetting.at(self.model_draws, whole=self.fitted.whole)
-        if isinstance(self.model, AtRows):
-            return setting_at_rows(self.model, self.model_draws)
-        return Setting.of(self.model_draws)
+        return self.null.setting(self.model_draws)
 
     @cached_property
     def quick(self) -> _Quick:
@@ -305,16 +284,15 @@ class _Run:
     def first(self) -> list[Ranked]:
         """Each dataset among null sets, by quick lenses alone."""
         columns = self.quick.bench.columns
-        weights, most = loudness(columns), torch.inf
-        if self.fitted is not None:
-            weights, most = loudness_of_fits(columns), math.log(1 + self.plan.reference)
+        weights = self.null.loudness(columns)
+        counted = partial(self.null.counted, reference=self.plan.reference)
         share = self.plan.spent or self.level
 
         def ranked(row: Tensor, seed: int) -> Ranked:
             order = self._order(self.plan.sets, seed)
             for count in self._looks(self.plan.sets, _QUICK_LOOKED):
                 null = self.quick.runs.rows(0, int(order[:count].max()) + 1)[order[:count]]
-                found = Ranked(row.clamp(max=most), null.clamp(max=most), columns, weights)
+                found = Ranked(counted(row), counted(null), columns, weights)
                 if self._clear(found, share, self.plan.sets):
                     break
             return found
@@ -352,12 +330,9 @@ class _Run:
         if not still:
             return {}
         each = list(self.datasets.each())
-        if isinstance(self.model, AtRows):  # null sets have its order of rows
-            shuffled = [each[t] for t in still]
-        else:
-            shuffled = [each[t].shuffled(seed=derive(self.seeds[t], "order")) for t in still]
+        ordered = [self.null.ordered(each[t], derive(self.seeds[t], "order")) for t in still]
         seeds = [derive(self.seeds[t], "observed") for t in still]
-        entries = self.trained.bench.entries(ScoredPoints.stack(shuffled), seeds).cpu()
+        entries = self.trained.bench.entries(ScoredPoints.stack(ordered), seeds).cpu()
         return {t: self._by_all(t, row) for t, row in zip(still, entries, strict=True)}
 
     def _by_all(self, t: int, trained: Tensor) -> Ranked:
@@ -403,11 +378,11 @@ class _Run:
             statistic=float(ranked.value),
             null_distribution=as_null_tensor(ranked.null_values),
             level=self.level,
-            threshold="fresh" if self.fitted is None else "refitted",
-            exact=self.fitted is None or self.fitted.exact,
+            threshold=self.null.threshold,
+            exact=self.null.exact,
             n=self.n,
             notes=self._notes(t),
-            subject=DATA if self.fitted is None else FITTED_DATA,
+            subject=self.null.subject,
             **common,
         )
 
@@ -442,8 +417,7 @@ class _Run:
                 f"It stopped after {len(ranked.null)} of {planned} null sets, as the data could hardly be "
                 "rejected any more."
             )
-        if self.fitted is not None:
-            notes.append(self.fitted.refits.note)
+        notes += self.null.notes
         if reused := self.quick.runs.reused:
             notes.append(f"{reused} null sets came from the cache.")
         return tuple(notes)

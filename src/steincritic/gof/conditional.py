@@ -5,7 +5,7 @@ All of them have one order of rows, drawn beforehand: folds of critics are then 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -22,11 +22,13 @@ from steincritic.gof.assumptions import (
     nearness,
 )
 from steincritic.gof.bench import Setting
+from steincritic.gof.hypothesis import Hypothesis
 from steincritic.gof.plan import PLENTIFUL
 from steincritic.gof.result import Caveat
 from steincritic.gof.test import GofTest
 from steincritic.lenses.conditional import ResidualKernels, ResidualMoments
 from steincritic.lenses.critics import Critics
+from steincritic.lenses.lens import Lens
 from steincritic.lenses.predicted import PredictedMoments
 from steincritic.models.conditional import AtRows
 from steincritic.rng import generator
@@ -36,38 +38,52 @@ if TYPE_CHECKING:
 
 _LOOKED_AT = 5_000  # rows, the first ones
 _PER_NUMBER = 8  # rows per Stein moment
-_PER_ROW = (
-    20,
-    100,
-    2**22,
-)  # draws of y at each x for its location and spread: fewest, most, their coordinates
+_PER_ROW = (20, 100, 2**22)  # draws of y at each x, for its location and spread: fewest, most, coordinates
 _REFERENCE = (1200, 100, 2**27)  # reference sets: most, fewest, their coordinates
 
 
-def arranged(
-    config: "Combined", model: AtRows, datasets: ScoredPoints, usual: "Combined"
-) -> tuple["Combined", AtRows, ScoredPoints]:
-    """The test, with lenses for conditional models in place of the usual ones; one order of rows for all."""
-    p, n = model.covariates, len(model)
-    if len(datasets) != n or not bool((datasets.x[..., :p] == model.rows.to(datasets.x)).all()):
-        raise InputError(
-            f"every dataset of a conditional model must have the {n} rows of x that it was set up with"
-        )
-    order = torch.randperm(n, generator=generator(config.null_seed, "rows"))
-    if config.lenses == usual.lenses:
-        lenses = (
-            ResidualMoments(covariates=p),
-            ResidualKernels(covariates=p),
-            PredictedMoments(covariates=p),
-        )
-        # many numbers with heavy tails: what is large needs more sets than usual
-        most, fewest, numbers = _REFERENCE
-        reference = config.reference or max(fewest, min(most, numbers // (n * model.dim)))
-        config = replace(config, lenses=lenses, reference=reference)
-    critics = config.critics
-    if critics is not None:
-        critics = None if n >= PLENTIFUL else given(critics, p)
-    return replace(config, critics=critics), model.at(order), datasets[order.to(datasets.x.device)]
+@dataclass(frozen=True, eq=False)
+class GivenRows(Hypothesis):
+    """y follows the model at each x."""
+
+    model: AtRows
+
+    @classmethod
+    def of(
+        cls, config: "Combined", model: AtRows, datasets: ScoredPoints, *, usual: tuple[Lens, ...]
+    ) -> "GivenRows":
+        """With lenses for conditional models in place of the usual ones; one order of rows for all."""
+        p, n = model.covariates, len(model)
+        if len(datasets) != n or not bool((datasets.x[..., :p] == model.rows.to(datasets.x)).all()):
+            raise InputError(
+                f"every dataset of a conditional model must have the {n} rows of x that it was set up with"
+            )
+        order = torch.randperm(n, generator=generator(config.null_seed, "rows"))
+        if config.lenses == usual:
+            lenses = (
+                ResidualMoments(covariates=p),
+                ResidualKernels(covariates=p),
+                PredictedMoments(covariates=p),
+            )
+            # many numbers with heavy tails: what is large needs more sets than usual
+            most, fewest, numbers = _REFERENCE
+            reference = config.reference or max(fewest, min(most, numbers // (n * model.dim)))
+            config = replace(config, lenses=lenses, reference=reference)
+        critics = config.critics
+        if critics is not None:
+            critics = None if n >= PLENTIFUL else given(critics, p)
+        config = replace(config, critics=critics)
+        return cls(config, model.at(order), datasets[order.to(datasets.x.device)])
+
+    def draws(self, seed: int) -> ScoredPoints:
+        return draws_at_rows(self.model, seed=seed, like=self.datasets.x)
+
+    def setting(self, draws: ScoredPoints) -> Setting:
+        """y in the model's own location and spread at each row, covariates in those of all rows."""
+        return Setting(RowFrame.of(draws.cut(len(self.model)).x, self.model.covariates), None)
+
+    def ordered(self, points: ScoredPoints, seed: int) -> ScoredPoints:
+        return points  # null sets have this very order
 
 
 def check_for_rows(test: GofTest, *, dependent: bool) -> None:
@@ -133,8 +149,3 @@ def draws_at_rows(model: AtRows, *, seed: int, like: torch.Tensor) -> ScoredPoin
     fewest, most, numbers = _PER_ROW
     times = max(fewest, min(most, numbers // (len(model) * model.dim)))
     return sample_points(model, times * len(model), seed=seed, like=like)
-
-
-def setting_at_rows(model: AtRows, draws: ScoredPoints) -> Setting:
-    """y in the model's own location and spread at each row, covariates in those of all rows."""
-    return Setting(RowFrame.of(draws.cut(len(model)).x, model.covariates), None)
