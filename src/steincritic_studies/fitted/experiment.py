@@ -94,9 +94,8 @@ def _cells() -> Iterator[Problem]:
             yield Problem(family=family, d=d, n=n, truth=truth, tests=power)
     for family, n, runs in (
         ("2 components", 50, 2000),
-        ("2 components", 200, 2000),
+        ("2 components", 200, 1000),
         ("5 components", 200, 1000),
-        ("5 components", 500, 500),
     ):
         level = {"refitted": runs, "composite KSD": 500, "naive": 200}
         level |= {"default": 2000} if n == 50 else {}
