@@ -2,12 +2,17 @@
 
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from steincritic.gof.power import Rate
-from steincritic.report.style import save, styled
+from steincritic.report.style import ACCENT, FIXED, GRAY, save, styled
 from steincritic_studies.record import Record
 from steincritic_studies.tables import devices, document, markdown, rate_bound
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_COLORS = (ACCENT, FIXED[-1], GRAY)
 
 LEVEL, _POWER = 0.05, 99  # the part of the jobs that measure power
 
@@ -94,27 +99,25 @@ def draw(record: Record, folder: Path) -> list[Path]:
     from matplotlib import pyplot
 
     rows = record.results["rows"]
+    machine = [row for row in rows if row["kind"] == "machine"]
+    power = [row for row in rows if row["part"] == _POWER and row["kind"] == "box"]
+    sizes = sorted({row["size"] for row in power})
     with styled():
-        figure, axes = pyplot.subplots(1, 2, figsize=(9, 3.4))
-        machine = [row for row in rows if row["kind"] == "machine"]
-        for name in dict.fromkeys(row["problem"] for row in machine):
-            own = sorted(
-                (row["size"], row["rejected"] / row["tests"]) for row in machine if row["problem"] == name
-            )
-            axes[0].plot(*zip(*own, strict=True), marker="o", markersize=4, label=name)
-        axes[0].set(xlabel="share of foreign rows; 10 % are tolerated", ylabel="rejected", ylim=(-0.03, 1.03))
-        power = [row for row in rows if row["part"] == _POWER and row["kind"] == "box"]
-        for name in dict.fromkeys(row["problem"] for row in power):
-            for size in sorted({row["size"] for row in power}):
-                own = sorted(
-                    (row["n"], row["rejected"] / row["tests"])
-                    for row in power
-                    if (row["problem"], row["size"]) == (name, size)
-                )
-                axes[1].plot(
-                    *zip(*own, strict=True), marker="o", markersize=4, label=f"{name} off by {size:g}"
-                )
-        axes[1].set(xlabel="n; 0.05 is tolerated", xscale="log", ylim=(-0.03, 1.03))
+        figure, axes = pyplot.subplots(1, 3, figsize=(9.5, 2.9), sharey=True, layout="constrained")
+        for name, color in zip(dict.fromkeys(row["problem"] for row in machine), _COLORS, strict=False):
+            own = [row for row in machine if row["problem"] == name]
+            _curve(axes[0], own, "size", color, name)
+        axes[0].set(xlabel="share of foreign rows; 0.1 is tolerated", ylabel="rejected", ylim=(-0.03, 1.03))
+        for ax, name in zip(axes[1:], dict.fromkeys(row["problem"] for row in power), strict=False):
+            for size, color in zip(sizes, FIXED[-len(sizes) :], strict=True):
+                own = [row for row in power if (row["problem"], row["size"]) == (name, size)]
+                _curve(ax, own, "n", color, f"off by {size:g}")
+            ax.set(xlabel="n; 0.05 is tolerated", xscale="log", title=name)
         for ax in axes:
-            ax.legend(fontsize=6)
+            ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.08), ncols=1 if ax is axes[0] else 2)
         return [save(figure, folder / "tolerance.png")]
+
+
+def _curve(ax: "Axes", rows: list[dict[str, Any]], by: str, color: str, label: str) -> None:
+    ends = sorted((row[by], row["rejected"] / row["tests"]) for row in rows)
+    ax.plot(*zip(*ends, strict=True), marker="o", markersize=4, color=color, label=label)
