@@ -284,3 +284,12 @@ def test_a_test_and_a_tolerance_are_one_too_many():
     with pytest.raises(sc.InputError, match="pass the model itself"):
         x = Q.sample(50, seed=1)
         sc.gof_test(None, sc.ScoredPoints(x, Q.score(x)), tolerance="foreign:0.05")
+
+
+def test_columns_with_bounds_are_looked_at_as_they_are():
+    q = torch.distributions.Exponential(torch.tensor([1.0, 2.0]).double())
+    x = sc.as_model(q).sample(4000, seed=3)
+    inside, outside = (sc.gof_test(q, x * factor, tolerance=0.1) for factor in (1.03, 1.4))
+    assert not inside.rejected and outside.rejected
+    value = outside.settings["columns"][0]["value"]  # 0.4 of a standard deviation, or 1.4 times the spread
+    assert abs(value - 0.4) < 0.1 or abs(value - 1.4) < 0.1

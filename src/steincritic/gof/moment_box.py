@@ -21,6 +21,7 @@ from steincritic.errors import InputError, ModelError, check_count, listed
 from steincritic.gof.null import as_null_tensor, rank_pvalues, reaching
 from steincritic.gof.result import GofResult, Tolerated
 from steincritic.models.base import Model, SamplingModel
+from steincritic.models.bounded import UnboundedModel
 from steincritic.rng import Source, derive
 
 FEWEST = 20  # points
@@ -68,6 +69,7 @@ class MomentBox:
         return [test._one(model, *one, level=level) for one in zip(datasets.each(), seeds, strict=True)]
 
     def _one(self, model: Model | None, points: ScoredPoints, seed: int, *, level: float) -> GofResult:
+        model, points = _in_columns(model, points)
         n, d = points.x.shape
         if n < FEWEST:
             raise InputError(f"x has n = {n}; means and spreads of columns need at least {FEWEST} points")
@@ -92,6 +94,14 @@ class MomentBox:
             examined=gaps,
             tolerance=gaps.told(),
         )
+
+
+def _in_columns(model: Model | None, points: ScoredPoints) -> tuple[Model | None, ScoredPoints]:
+    """Of a model with bounds: in its own columns, whose means and spreads are asked for."""
+    if not isinstance(model, UnboundedModel) or not isinstance(model, SamplingModel):
+        return model, points
+    x = model.coordinates.constrain(points.x.double())[0]
+    return model.bounded, ScoredPoints(x, torch.zeros_like(x))  # no score is needed beside draws
 
 
 @dataclass(frozen=True)

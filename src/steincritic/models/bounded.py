@@ -88,6 +88,7 @@ class UnboundedModel(Described):
     """A bounded model in coordinates without bounds, Jacobian included."""
 
     def __init__(self, bounded: BoundedModel) -> None:
+        self.bounded = bounded
         self._own: Any = bounded
         self.coordinates = bounded.coordinates
         self.dim = bounded.dim
