@@ -155,10 +155,12 @@ class CheckResult:
             return ""
         if measured := size_sentence(self.seen, len(self.data), self.test.subject):
             return measured
+        if any(finding.estimate is not None for finding in self.seen):
+            return ""  # its sentence tells the size
         if self.fisher.lower > 0:
             return "No single difference could be measured; its size is known by the Fisher divergence alone."
         subject = self.test.subject
-        off = "the model is" if subject is DATA else "they are"
+        off = "the model is" if subject.data == DATA.data else "they are"
         return f"These {subject.data} cannot tell how far off {off}."
 
     @property

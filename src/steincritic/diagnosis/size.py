@@ -44,6 +44,8 @@ _SCALES = {
     "cell": _ROWS,
 }
 
+_OPENINGS = ("For ", "Where ", "Heavier ", "Lighter ", "The ", "In ", "Too ")  # others may begin with a name
+
 
 def size_sentence(seen: Sequence[Finding], n: int, subject: Subject = DATA) -> str:
     """Of the largest difference that was measured; nothing where none was."""
@@ -56,7 +58,8 @@ def size_sentence(seen: Sequence[Finding], n: int, subject: Subject = DATA) -> s
 
 def _size(finding: Finding, n: int) -> tuple[float, str] | None:
     """In parts of what is large of its kind, and in a word."""
-    scale = _SCALES.get(finding.kind.removesuffix(" within a mode"))
+    kind, by, _ = finding.kind.removesuffix(" within a mode").partition(" by ")
+    scale = None if by and kind == "shift" else _SCALES.get(kind)  # of y over x: in the units of y
     if scale is None or finding.estimate is None or finding.interval is None or finding.expected is None:
         return None
     if finding.interval[0] <= finding.expected <= finding.interval[1]:
@@ -69,7 +72,8 @@ def _size(finding: Finding, n: int) -> tuple[float, str] | None:
 
 def _phrase(finding: Finding, subject: Subject) -> str:
     if finding.kind not in ("shift", "spread") or subject is not DATA:
-        return finding.sentence
+        said = finding.sentence
+        return said[0].lower() + said[1:] if said.startswith(_OPENINGS) else said
     assert finding.estimate is not None and finding.interval is not None
     value, low, high = (_digits(v) for v in (finding.estimate, *finding.interval))
     if finding.kind == "shift":

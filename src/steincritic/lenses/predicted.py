@@ -20,6 +20,7 @@ _SHARES = (0.5, 0.25, 0.1, 0.03)  # of the rows, at either end
 _FEWEST = 5  # rows
 _SHAPES = 2  # functions before the ends
 _STANDS_OUT = 4.0  # standard errors of a squared spread
+_VARIED = 2.0  # standard errors of the logarithm of a spread
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +41,10 @@ class PredictedMoments:
         mean, spread = y.mean(0), y.std(0)
         spread = torch.where(spread > 0, spread, torch.ones_like(spread))
         of_spread = torch.cat((_functions(spread.log()), _excess(spread, len(y))), 2)
-        return PreparedPredicted(mean, spread, _functions(mean), of_spread, self.covariates)
+        varied = spread.log().std(0) > _VARIED * (0.5 / len(y)) ** 0.5
+        return PreparedPredicted(
+            mean, spread, _functions(mean), of_spread, self.covariates, bool(varied.any())
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +54,7 @@ class PreparedPredicted:
     of_mean: Tensor  # (t, n, m) functions of the predicted mean of each target
     of_spread: Tensor
     covariates: int
+    spread_varies: bool  # over the rows, more than its own error
 
     @property
     def size(self) -> int:
@@ -81,6 +86,7 @@ class PreparedPredicted:
                 part[_SHAPES : _SHAPES + len(self.ends)].flatten(), of_y * len(self.ends), normal_evidence
             )
             for name, part in self._parts(seen.fair).items()
+            if self.spread_varies or not name.endswith("spread")
         }
 
     def _parts(self, values: Tensor) -> dict[str, Tensor]:

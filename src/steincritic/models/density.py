@@ -20,6 +20,11 @@ class LogDensity(Described):
 
     def log_prob(self, x: Points) -> PerPoint:
         value = self._log_prob(x)
+        if not isinstance(value, Tensor):
+            raise ModelError(
+                f"the log-density must return a tensor, got {type(value).__name__}; a function that fits a "
+                "model to the data is tested as sc.Fitted(fit, x) (--fitted)"
+            )
         if value.shape == (len(x), 1):  # the usual shape of an energy network's output
             value = value[:, 0]
         if value.shape != (len(x),):
