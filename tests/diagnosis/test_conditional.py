@@ -154,7 +154,9 @@ def test_the_doctor_says_what_is_wrong(model, name, says):
 def test_the_doctor_passes_a_right_model_and_wants_data():
     assert not doctor(MODEL, torch.cat([X, mean(X)], 1), target=3).problems
     with pytest.raises(InputError, match="pass x"):
-        doctor(MODEL)
+        doctor(MODEL, target=3)
+    (advice,) = doctor(MODEL).advice
+    assert "target=" in advice.detail
 
 
 def test_a_spread_that_is_not_there_is_told_where_the_model_has_it():

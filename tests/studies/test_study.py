@@ -54,6 +54,7 @@ PROMISED = {
     "conditional": {"rows", "level"},
     "lc2st": {"rows", "moments"},
     "tolerance": {"rows"},
+    "bounded": {"rows", "changes", "demanded"},
     "far-modes": {"rows"},
     "mnist": {"rows", "null", "gallery", "map", "machine"},
 }

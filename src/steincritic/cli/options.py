@@ -190,7 +190,7 @@ class Target(Options):
 class ModelOfData(Bounded, Target, Model, Data):
     """A model and the data that it is tested on."""
 
-    fitted: bool = False
+    fitted: Advanced[bool] = False
     """--model names a function or an estimator, which is fitted to the data, and anew to every null set."""
 
     def check(self) -> None:
@@ -244,7 +244,7 @@ class TestOptions(OnDevice, Seeded):
     """combined, crossfit, split, ksd, ksdagg or fssd; by default the program decides and says why."""
     level: float = 0.05
     """Accepted probability of a false alarm."""
-    tolerance: str | None = None
+    tolerance: Advanced[str | None] = None
     """Ask "wrong by more than this?": 0.05 for means and spreads of columns, fisher:0.1 or foreign:0.03."""
     draws: Advanced[int | None] = None
     """Number of null draws B; by default that of the test."""

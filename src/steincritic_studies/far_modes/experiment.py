@@ -267,7 +267,11 @@ STUDY = Study(
     takes="jobs of an hour together on a CPU",
     full=FarModes(),
     tiny=FarModes(
-        problems=("two modes, 12 apart", "all in one of two, 12 apart"),
+        problems=(
+            "two modes apart in one of 10 columns, .6/.4",
+            "all in one of two, 12 apart",
+            "two modes, 12 apart",
+        ),
         each=3,
         parts=1,
         null_runs=2,
