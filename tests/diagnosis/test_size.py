@@ -36,9 +36,9 @@ def finding(kind, estimate, interval, expected):
             finding("spread", 1.6, (1.5, 1.7), 1.0),
             "large: income spreads 1.60 times as much as the model says",
         ),
-        (finding("pair", 0.05, (0.02, 0.08), 0.0), "small: income pair"),
-        (finding("cell", 60.0, (50.0, 70.0), 10.0), "moderate: income cell"),  # 50 of 1,000 rows too many
-        (finding("tails", 0.2, (0.1, 0.3), 0.01), "large: income tails"),
+        (finding("pair", 0.05, (0.02, 0.08), 0.0), "small, the first"),
+        (finding("cell", 60.0, (50.0, 70.0), 10.0), "moderate, the first"),  # 50 of 1,000 rows too many
+        (finding("tails", 0.2, (0.1, 0.3), 0.01), "large, the first"),
     ],
 )
 def test_a_difference_has_a_size_in_a_word(one, said):

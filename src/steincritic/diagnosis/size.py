@@ -44,7 +44,7 @@ _SCALES = {
     "cell": _ROWS,
 }
 
-_OPENINGS = ("For ", "Where ", "Heavier ", "Lighter ", "The ", "In ", "Too ")  # others may begin with a name
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 
 
 def size_sentence(seen: Sequence[Finding], n: int, subject: Subject = DATA) -> str:
@@ -53,7 +53,9 @@ def size_sentence(seen: Sequence[Finding], n: int, subject: Subject = DATA) -> s
     if not sized:
         return ""
     finding, _, word = max(sized, key=lambda one: one[1])
-    return f"The largest difference is {word}: {_phrase(finding, subject)}."
+    if (phrase := _phrase(finding, subject)) is not None:
+        return f"The largest difference is {word}: {phrase}."
+    return f"The largest difference is {word}, the {_ORDINALS[list(seen).index(finding)]} of the findings."
 
 
 def _size(finding: Finding, n: int) -> tuple[float, str] | None:
@@ -70,10 +72,10 @@ def _size(finding: Finding, n: int) -> tuple[float, str] | None:
     return found / scale.large, word
 
 
-def _phrase(finding: Finding, subject: Subject) -> str:
+def _phrase(finding: Finding, subject: Subject) -> str | None:
+    """A mean or a spread in a few words; None where only the finding's own sentence says it."""
     if finding.kind not in ("shift", "spread") or subject is not DATA:
-        said = finding.sentence
-        return said[0].lower() + said[1:] if said.startswith(_OPENINGS) else said
+        return None
     assert finding.estimate is not None and finding.interval is not None
     value, low, high = (_digits(v) for v in (finding.estimate, *finding.interval))
     if finding.kind == "shift":
