@@ -92,16 +92,17 @@ def _cells() -> Iterator[Problem]:
         for truth in truths:
             power = {"refitted": 2000, "composite KSD": 500}
             yield Problem(family=family, d=d, n=n, truth=truth, tests=power)
-    for family, n, runs in (
-        ("2 components", 50, 2000),
-        ("2 components", 200, 1000),
-        ("5 components", 200, 1000),
+    for family, n, runs, found in (
+        ("2 components", 50, 2000, 200),
+        ("2 components", 200, 250, 100),
+        ("5 components", 200, 200, 50),
     ):
-        level = {"refitted": runs, "composite KSD": 500, "naive": 200}
-        level |= {"default": 2000} if n == 50 else {}
+        level = {"refitted": runs, "composite KSD": min(runs, 500), "naive": 200 if n == 50 else 50}
+        level |= {"default": 500} if n == 50 else {}
         yield Problem(family=family, d=2, n=n, truth="null", tests=level)
         for truth in ("skewed", "missing"):
-            yield Problem(family=family, d=2, n=n, truth=truth, tests={"refitted": 200, "composite KSD": 200})
+            power = {"refitted": found, "composite KSD": found}
+            yield Problem(family=family, d=2, n=n, truth=truth, tests=power)
 
 
 @dataclass(frozen=True, kw_only=True)
