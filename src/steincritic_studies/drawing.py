@@ -41,7 +41,7 @@ def band(ax: "Axes", curve: dict[str, list[float]], color: str, label: str) -> N
     ax.fill_between(epochs, mean - sd, mean + sd, color=color, alpha=0.15, linewidth=0)
 
 
-def interval(ax: "Axes", line: int, value: float, ends: Sequence[float], color: str = INK) -> None:
+def interval(ax: "Axes", line: float, value: float, ends: Sequence[float], color: str = INK) -> None:
     """A rate and its interval on one line of a list."""
     ax.plot(ends, [line, line], color=color, linewidth=1.4)
     ax.plot(value, line, "o", color=color, markersize=3.5)

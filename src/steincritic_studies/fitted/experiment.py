@@ -274,7 +274,7 @@ def _with_another(mixture: GaussianMixture) -> GaussianMixture:
 STUDY = Study(
     name="fitted",
     title="Tests of models that were fitted to the tested data",
-    takes="2 hours on one core",
+    takes="90 minutes on one core",
     full=FULL,
     tiny=TINY,
     run=run,

@@ -98,7 +98,7 @@ def fitted_table(record: Record) -> str:
         "that were drawn from another member of the family; 99 of each test's own for mixtures. Default: "
         "`gof_test(sc.Fitted(fit, x), x)`. Composite KSD: one RBF kernel at the median distance, parametric "
         "bootstrap with 99 null sets. Naive: quick lenses with the fitted model taken for fixed. Tests are "
-        "those of the first method; default has 2,000, KSD at most 500, naive 200. A star marks a level "
+        "those of the first method; default has 2,000 or 500, KSD at most 500, naive 200 or 50. A star marks a level "
         "outside of the 99.9 % band around 0.05. Brackets: 95 % intervals. "
         f"{devices(record)}",
     )
@@ -122,14 +122,15 @@ def draw_fitted(record: Record, folder: Path) -> list[Path]:
             ax.set(xlabel=title, xlim=(0, None))
         axes[0].axvspan(*_WANTED, color="#9aa5b1", alpha=0.3)
         marks = [lines.Line2D([], [], color=c, marker="o", label=m) for m, c in _COLORS.items()]
-        axes[1].legend(handles=marks, fontsize=7, loc="lower right")
+        figure.legend(handles=marks, loc="outside upper center", ncols=len(marks))
         return [save(figure, folder / "rates.png")]
 
 
 def _draw_side(ax: Any, cells: list[Cell]) -> None:
     for line, cell in enumerate(cells):
-        for method, color in _COLORS.items():
+        for k, (method, color) in enumerate(_COLORS.items()):
             if method in cell.rates:
-                interval(ax, line, cell.rates[method].value, cell.rates[method].interval(), color)
+                at = line + 0.18 * (k - 1.5)  # one below the other
+                interval(ax, at, cell.rates[method].value, cell.rates[method].interval(), color)
     truths = ["" if cell.null else f", {cell.truth}" for cell in cells]
     name_lines(ax, [f"{c.family}, d = {c.d}, n = {c.n}{t}" for c, t in zip(cells, truths, strict=True)])
