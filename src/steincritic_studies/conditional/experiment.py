@@ -199,7 +199,7 @@ def _peers(
 STUDY = Study(
     name="conditional",
     title="Conditional models, beside the published kernel tests and likelihood ratios",
-    takes="1 hour on one core",
+    takes="2 hours on one core",
     full=Conditional(),
     tiny=Conditional(
         problems=("quad_vs_lin_d1", "g_het_dx3"),
