@@ -98,7 +98,7 @@ def _cells() -> Iterator[Problem]:
         ("5 components", 200, 200, 50),
     ):
         level = {"refitted": runs, "composite KSD": min(runs, 500), "naive": 200 if n == 50 else 50}
-        level |= {"default": 500} if n == 50 else {}
+        level |= {"default": 2000} if n == 50 else {}
         yield Problem(family=family, d=2, n=n, truth="null", tests=level)
         for truth in ("skewed", "missing"):
             power = {"refitted": found, "composite KSD": found}

@@ -98,7 +98,7 @@ def fitted_table(record: Record) -> str:
         "that were drawn from another member of the family; 99 of each test's own for mixtures. Default: "
         "`gof_test(sc.Fitted(fit, x), x)`. Composite KSD: one RBF kernel at the median distance, parametric "
         "bootstrap with 99 null sets. Naive: quick lenses with the fitted model taken for fixed. Tests are "
-        "those of the first method; default has 2,000 or 500, KSD at most 500, naive 200 or 50. A star marks "
+        "those of the first method; default has 2,000, KSD at most 500, naive 200 or 50. A star marks "
         "a level outside of the 99.9 % band around 0.05. Brackets: 95 % intervals. "
         f"{devices(record)}",
     )
