@@ -203,23 +203,7 @@ def _tell(
     elif draws is None:
         said = words.near_normal(kind, [names[j] for j in columns], entry.raw, entry.sd, subject)
     else:
-        z, drawn = inner = [points.x.to("cpu", torch.float64) for points in (data, draws)]
-        x, y = inner if within is None else (within.constrain(t)[0] for t in inner)
-        beside = words.Beside(x, y, names, subject, _positive(within, len(names)))
-        if kind == "cell":
-            said, columns, place = _of_cell(entry, beside, examined, within)
-        elif kind in DIRECTIONS:
-            assert isinstance(entry.prepared, PreparedMoments)
-            place = entry.prepared.loadings(entry.prepared.parts(entry.seen.plain)["second"], kind)
-            place = pad(place, (0, x.shape[1] - len(place)))  # the last part of a simplex is what is left
-            said = words.direction(beside, columns, place)
-        elif kind.endswith("within a mode"):
-            said, place = _within(entry, beside, inner, examined)
-        else:
-            said = words.KINDS[kind](beside, columns)
-            own = within is None or _sure(entry, said[0])
-            if within is not None and not own:
-                said = words.KINDS[kind](words.Beside(z, drawn, within.names(names), subject), columns)
+        said, columns, place, own = _beside_draws(entry, examined, data, draws, names, subject, within)
     estimate, sentence = said or (None, "")
     finding = Finding(
         kind=kind,
@@ -243,6 +227,38 @@ def _positive(within: Coordinates | None, dim: int) -> frozenset[int]:
     if not isinstance(within, Box):
         return frozenset()
     return frozenset(j for j in range(dim) if within.ends(j) == (0.0, math.inf))
+
+
+def _beside_draws(
+    entry: Entry,
+    examined: Examined,
+    data: ScoredPoints,
+    draws: ScoredPoints,
+    names: Sequence[str],
+    subject: Subject,
+    within: Coordinates | None,
+) -> tuple[words.Told, tuple[int, ...], Tensor, bool]:
+    """What data say beside draws of the model, about which columns and where; whether in these columns, and
+    not in coordinates without their bounds."""
+    kind, columns, place = entry.kind, entry.columns, torch.zeros(0)
+    z, drawn = inner = [points.x.to("cpu", torch.float64) for points in (data, draws)]
+    x, y = inner if within is None else (within.constrain(t)[0] for t in inner)
+    beside = words.Beside(x, y, names, subject, _positive(within, len(names)))
+    if kind == "cell":
+        return *_of_cell(entry, beside, examined, within), True
+    if kind in DIRECTIONS:
+        assert isinstance(entry.prepared, PreparedMoments)
+        place = entry.prepared.loadings(entry.prepared.parts(entry.seen.plain)["second"], kind)
+        place = pad(place, (0, x.shape[1] - len(place)))  # the last part of a simplex is what is left
+        return words.direction(beside, columns, place), columns, place, True
+    if kind.endswith("within a mode"):
+        said, place = _within(entry, beside, inner, examined)
+        return said, columns, place, True
+    said = words.KINDS[kind](beside, columns)
+    if within is None or _sure(entry, said[0]):
+        return said, columns, place, True
+    free = words.Beside(z, drawn, within.names(names), subject)
+    return words.KINDS[kind](free, columns), columns, place, False
 
 
 def _of_cell(

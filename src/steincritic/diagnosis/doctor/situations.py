@@ -16,7 +16,7 @@ from steincritic.data.points import ScoredPoints
 from steincritic.diagnosis.doctor.patient import Patient
 from steincritic.errors import ModelError, listed
 from steincritic.gof.assumptions import FITTED, discrete_columns, find_caveats
-from steincritic.lenses.cells import k_means, modes_of
+from steincritic.lenses.cells import modes_in
 from steincritic.rng import derive
 
 MANY = 10_000  # rows from which on faults are found that nobody minds
@@ -24,7 +24,6 @@ _LOOKED_AT = 5_000  # rows
 _EXPECTED = 10  # rows of a normal column below 0, at least, for none of them to mean an edge
 _EDGE_ROWS = 400  # fewest for an edge anywhere
 _NEAR, _HARD = 0.05, 0.35  # share of rows nearest to it; their distance, of that of four times as many
-_CENTERS, _PER_CENTER = 40, 50  # among which modes are found, and draws of each at least
 _LEAST_MODE = 0.02  # of the draws
 _NAMED = 4
 
@@ -136,10 +135,7 @@ def _modes(patient: Patient, names: Sequence[str] | None) -> Iterator[Advice]:
         return
     x = patient.draws[:_LOOKED_AT].double()
     x = ((x - x.mean(0)) / Frame.of(x).scale.to(x)).to(torch.float32)
-    many = max(1, min(_CENTERS, len(x) // _PER_CENTER))
-    centers = k_means(x, many, seed=derive(patient.seed, "modes"))
-    mode = modes_of(x, centers)[torch.cdist(x, centers).argmin(-1)]
-    shares = torch.bincount(mode) / len(x)
+    shares = modes_in(x, x, seed=derive(patient.seed, "modes")).shares
     count = int((shares >= _LEAST_MODE).sum())
     if count > 1:
         told = listed([f"{share:.0%}" for share in shares.sort(descending=True).values.tolist()], _NAMED)
