@@ -5,11 +5,12 @@
 
 Plain: the score by automatic differentiation of log q in every step, Hutchinson's trace by double
 backward, torch.optim.Adam as it comes, one critic at a time. Bank: `fit_bank`, with the same loss and
-batch; its time includes shuffling, probes and staging. The two are timed in turn, and
-the median over rounds is reported.
+batch; its time includes shuffling, probes and staging. On a GPU also the bank without the fused programs of
+`training/fused.py`. They are timed in turn, and the median over rounds is reported.
 """
 
 import argparse
+import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -118,16 +119,21 @@ def measure(case: Case, device: torch.device, rounds: int) -> dict[str, Any]:
     plain, bank = plain_way(case, device), bank_way(case, device)
     plain()
     bank()
-    plain_ms, bank_ms = [], []
+    plain_ms, bank_ms, unfused_ms = [], [], []
     for _ in range(rounds):
         start = time.perf_counter()
         plain()
         plain_ms.append((time.perf_counter() - start) / STEPS * 1e3)
         bank_ms.append(bank())
+        if device.type == "cuda":
+            os.environ["STEINCRITIC_FUSED"] = "0"
+            unfused_ms.append(bank())
+            del os.environ["STEINCRITIC_FUSED"]
     return {
         **asdict(case),
         "plain_ms": median(plain_ms),
         "bank_ms": median(bank_ms),
+        "unfused_ms": median(unfused_ms) if unfused_ms else None,
         "ratio": median(plain_ms) / median(bank_ms),
         "plain_peak_mib": peak_mib(plain, device),
         "bank_peak_mib": peak_mib(bank, device),

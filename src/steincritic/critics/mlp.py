@@ -6,6 +6,7 @@ With a slope β a unit computes a(βz)/β; the slope is 1, or learned for each u
 
 import math
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -15,6 +16,7 @@ from torch import Tensor
 from steincritic.critics.activation import ACTIVATIONS, Activation
 from steincritic.critics.exact import exact_pullback
 from steincritic.critics.network import Buffers, Parameters, Pullback
+from steincritic.engine import cores
 from steincritic.errors import InputError, check_choice, check_count
 from steincritic.rng import generator
 from steincritic.shapes import BankPerPoint, BankPoints
@@ -58,11 +60,25 @@ class MLP:
         check_count(self.fixed, name="fixed", least=0)
 
     def init(self, dim: int, seeds: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Parameters:
-        members = [self._init_member(dim, seed) for seed in seeds]
-        return {
-            name: torch.stack([member[name] for member in members]).to(dtype=dtype, device=device)
-            for name in members[0]
-        }
+        shapes = self.shapes(dim)
+        sizes = [math.prod(shape) if name.startswith("w") else 0 for name, shape in shapes.items()]
+        uniform = torch.empty(len(seeds), sum(sizes), dtype=torch.float64)
+
+        def draw(k: int) -> None:
+            torch.rand(sum(sizes), generator=generator(seeds[k], "init"), dtype=torch.float64, out=uniform[k])
+
+        # Where a GPU trains them, drawing the first weights on one core would take longer than that.
+        with ThreadPoolExecutor(cores() if device.type == "cuda" else 1) as pool:
+            list(pool.map(draw, range(len(seeds))))
+        bank = {}
+        for (name, shape), part in zip(shapes.items(), uniform.split(sizes, dim=1), strict=True):
+            value = torch.full((len(seeds), *shape), float(name.startswith("slope")), dtype=torch.float64)
+            if name.startswith("w"):
+                value = (2 * part.reshape(value.shape) - 1) / math.sqrt(shape[0])
+            bank[name] = value.to(dtype=dtype, device=device)
+        last = bank[f"w{len(self.hidden) + 1}"]
+        last[..., : last.shape[-1] if self.start == "zero" else self.fixed] = 0
+        return bank
 
     def shapes(self, dim: int) -> dict[str, tuple[int, ...]]:
         """Of the parameters of one member."""
@@ -72,19 +88,6 @@ class MLP:
             if self.learnable_slope and layer <= len(self.hidden):
                 shapes[f"slope{layer}"] = (1, columns)
         return shapes
-
-    def _init_member(self, dim: int, seed: int) -> Parameters:
-        source = generator(seed, "init")
-        member: Parameters = {}
-        for name, shape in self.shapes(dim).items():
-            member[name] = torch.full(shape, float(name.startswith("slope")), dtype=torch.float64)
-            if name.startswith("w"):
-                uniform = torch.rand(shape, generator=source, dtype=torch.float64)
-                member[name] = (2 * uniform - 1) / math.sqrt(shape[0])
-        if self.start == "zero":
-            member[f"w{len(self.hidden) + 1}"].zero_()
-        member[f"w{len(self.hidden) + 1}"][:, : self.fixed] = 0
-        return member
 
     @property
     def _activation(self) -> Activation:

@@ -71,7 +71,7 @@ class Run:
                 if not last and (step + 1) % self.config.log_every:
                     continue
                 row = self._row(step)
-                self.history = self.history.with_row(row)
+                self.history = self.history.with_rows([row])
                 self._save(step + 1, last=last)
                 for callback in callbacks:
                     callback(step, steps, row)

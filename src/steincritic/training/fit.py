@@ -23,6 +23,7 @@ from steincritic.shapes import BankPoints, PerMember
 from steincritic.stein.operator import stein_values
 from steincritic.training import checkpoint as checkpoints
 from steincritic.training.fitted import FittedBank, History
+from steincritic.training.fused import FusedSteps, fits
 from steincritic.training.objective import Gap, Loss, loss_cotangents, loss_of, monitor
 from steincritic.training.progress import Callback
 from steincritic.training.replay import Replayed
@@ -31,6 +32,7 @@ from steincritic.training.staging import Quantity, Stage, Staged, Staging
 
 T = TypeVar("T")
 _SMALL = 2**17  # numbers in the widest array of a step, up to which two threads gain less than a half
+_LOOK = 20  # epochs on a GPU between two looks at its losses
 Observer = Callable[[int, Bank, PerMember], None]
 
 
@@ -160,18 +162,23 @@ class _Run:
         self.optimizer = torch.optim.Adam(
             list(parameters.values()), lr=training.learning_rate, fused=True, capturable=device.type == "cuda"
         )
+        self.streams = Streams.from_seeds(seeds, device=device)
         self.update = Replayed(self._update, recording=device.type == "cuda")
+        self.fused = self._fused_steps()
         self.counter = torch.zeros((), dtype=torch.int64, device=device)  # the step, for the streams
         self.buffers = Buffers()
         self.groups: dict[int, list[_Group]] = {}
-        self.streams = Streams.from_seeds(seeds, device=device)
         self.stages: list[Stage] = [staging.begin() for staging in stagings]
+        self.known_lam: tuple[tuple[float, ...], PerMember] | None = None
         self.keeper: Keeper = keeper(training.selection)
-        self.history = History()
+        self.history, self.rows = History(), list[dict[str, Tensor]]()
+        self.unseen: list[tuple[int, Tensor, Tensor]] = []  # epoch, losses and λ that nobody looked at yet
         self.failures: list[str | None] = [None] * len(seeds)
         self.seconds = {"training": 0.0, "evaluation": 0.0}
 
     def fit(self, callbacks: Sequence[Callback], observers: Sequence[Observer]) -> FittedBank:
+        measured = observers or self.yardsticks != Yardsticks() or self.training.selection != "last"
+        self.waits = bool(measured)  # for a GPU, to time training apart from what is measured in between
         try:
             for epoch in range(self._resume(), self.training.epochs):
                 with self._clock("training"), self._precision(), self._cores():
@@ -180,7 +187,10 @@ class _Run:
                     row |= self._measure_epoch(epoch)
                     for observer in observers:
                         observer(epoch, self.bank, self.lam)
-                self.history = self.history.with_row(row)
+                self.rows.append(row)
+                if callbacks or self._is_due(epoch):
+                    with self._clock("training"):
+                        self._look()
                 if all(self.failures):
                     break
                 self._save(epoch)
@@ -188,6 +198,8 @@ class _Run:
                     callback(epoch, self.training.epochs, row)
         finally:
             self.update.release()
+            if self.fused is not None:
+                self.fused.release()
         return FittedBank(
             self.keeper.result(), self.history, self.seeds, tuple(self.failures), dict(self.seconds)
         )
@@ -198,9 +210,21 @@ class _Run:
 
     @property
     def lam(self) -> PerMember:
-        return torch.tensor([stage.lam for stage in self.stages], dtype=self.dtype, device=self.bank.device)
+        values = tuple(stage.lam for stage in self.stages)
+        if self.known_lam is None or self.known_lam[0] != values:  # a GPU waits for each copy
+            there = torch.tensor(values, dtype=self.dtype).to(self.bank.device, non_blocking=True)
+            self.known_lam = values, there
+        return self.known_lam[1]
 
     def _train_epoch(self, epoch: int) -> dict[str, Tensor]:
+        losses, lams = (self._plain_epoch if self.fused is None else self._fused_epoch)(epoch)
+        stein, penalty = losses.unbind(1)  # (steps, e) each
+        self.unseen.append((epoch, penalty - stein, lams))
+        row = {"loss": penalty - stein, "stein": stein, "penalty": penalty}
+        return {name: value.mean(0) for name, value in row.items()} | {"lam": lams[-1]}
+
+    def _plain_epoch(self, epoch: int) -> tuple[Tensor, Tensor]:
+        """The two terms of the loss, (steps, 2, e), and λ, (steps, e)."""
         order = self.streams.permutations(epoch, len(self.points))  # (e, n)
         shuffled = [t.gather(1, order[..., None].expand(t.shape)) for t in (self.points.x, self.points.score)]
         batches = zip(*(t.split(self.training.batch_size, dim=1) for t in shuffled), strict=True)
@@ -211,10 +235,52 @@ class _Run:
             self.counter.fill_(step)
             losses.append(self.update(x, score, lam))
             lams.append(lam)
-        stein, penalty = torch.stack(losses, dim=1)  # (steps, e) each
-        self._note_failures(epoch, penalty - stein, torch.stack(lams))
-        row = {"loss": penalty - stein, "stein": stein, "penalty": penalty}
-        return {name: value.mean(0) for name, value in row.items()} | {"lam": lam}
+        return torch.stack(losses), torch.stack(lams)
+
+    def _fused_epoch(self, epoch: int) -> tuple[Tensor, Tensor]:
+        """The same, on a GPU that has programs for these critics."""
+        assert self.fused is not None
+        self.fused.begin(epoch, self.points, normal=self._probe_kind == "gaussian")
+        first = epoch * self.steps_per_epoch
+        for step in range(first, first + self.steps_per_epoch):
+            self._advance_stages(step)
+        lam = self.schedule[first : first + self.steps_per_epoch]
+        self.known_lam = tuple(stage.lam for stage in self.stages), lam[-1]
+        self.fused.run(lam)
+        return self.fused.losses(), lam
+
+    @cached_property
+    def schedule(self) -> Tensor:
+        """λ at every step, (steps, e), for stagings that look at nothing."""
+        columns, steps = (
+            torch.empty(len(self.seeds), dtype=torch.int64),
+            range(self.training.epochs * self.steps_per_epoch),
+        )
+        lams = []
+        for k, (staging, members) in enumerate(self._alike):
+            columns[members] = k
+            stage, lam = staging.begin(), []
+            for step in steps:
+                if step and step % (staging.every or self.steps_per_epoch) == 0:
+                    stage = staging.advance(stage, partial(self._observe, step, members[0]))
+                lam.append(stage.lam)
+            lams.append(lam)
+        table = torch.tensor(lams, dtype=self.dtype).T.to(self.bank.device)
+        return table[:, columns.to(table.device)]
+
+    def _fused_steps(self) -> FusedSteps | None:
+        exact, training = self._probe_kind == "exact", self.training
+        looks = any(hasattr(staging, "on") for staging in self.stagings)  # at a critic between two steps
+        if looks or self.shared or not fits(self.bank, exact=exact, tensor_cores=training.tensor_cores):
+            return None
+        return FusedSteps(
+            self.bank,
+            self.optimizer,
+            self.streams.keys,
+            n=len(self.points),
+            batch=training.batch_size,
+            epochs=training.epochs,
+        )
 
     def _update(self, x: BankPoints, score: BankPoints, lam: PerMember) -> Tensor:
         """One step of every member; the two terms of the loss before it, (2, e)."""
@@ -241,13 +307,15 @@ class _Run:
         return 2 * batch * self.bank.network.widest(self.bank.parameters)
 
     def _probe(self, x: BankPoints) -> BankPoints | None:
-        kind = self.training.divergence
-        if kind == "auto":
-            kind = "exact" if x.shape[-1] <= 2 else "gaussian"
-        if kind == "exact":
+        if self._probe_kind == "exact":
             return None
-        draw = self.streams.normals if kind == "gaussian" else self.streams.signs
+        draw = self.streams.normals if self._probe_kind == "gaussian" else self.streams.signs
         return draw(self.counter, tuple(x.shape[1:]), self.dtype)
+
+    @property
+    def _probe_kind(self) -> str:
+        kind = self.training.divergence
+        return kind if kind != "auto" else "exact" if self.points.dim <= 2 else "gaussian"
 
     def _advance_stages(self, step: int) -> bool:
         """Move every member whose interval ends here; says whether any did."""
@@ -296,6 +364,18 @@ class _Run:
         f, div_f = self.bank.field_and_divergence(self.points.x)
         return (self.lam[:, None] * stein_values(self.points.score, f, div_f)).std(-1)
 
+    def _is_due(self, epoch: int) -> bool:
+        """Is it time to look at the numbers? On a GPU it would wait for each look."""
+        often = self.bank.device.type == "cpu" or self.checkpoint is not None
+        return often or epoch % _LOOK == _LOOK - 1 or epoch == self.training.epochs - 1
+
+    def _look(self) -> None:
+        if self.unseen and not torch.cat([losses for _, losses, _ in self.unseen]).isfinite().all():
+            for epoch, losses, lams in self.unseen:
+                self._note_failures(epoch, losses, lams)
+        self.history = self.history.with_rows(self.rows)
+        self.unseen, self.rows = [], []
+
     def _note_failures(self, epoch: int, losses: Tensor, lams: Tensor) -> None:
         """Mark members whose loss was not finite, with the step where it happened; (steps, e) arrays."""
         bad = (~losses.isfinite()).cpu()
@@ -329,6 +409,8 @@ class _Run:
 
     def _save(self, epoch: int) -> None:
         if self.checkpoint is not None:
+            if self.fused is not None:
+                self.fused.count((epoch + 1) * self.steps_per_epoch)
             self.checkpoint.save(
                 self.identity,
                 epoch=epoch,
@@ -362,7 +444,7 @@ class _Run:
     def _clock(self, what: str) -> Iterator[None]:
         start = time.perf_counter()
         yield
-        if self.bank.device.type == "cuda":
+        if self.bank.device.type == "cuda" and self.waits:
             torch.cuda.synchronize(self.bank.device)
         self.seconds[what] += time.perf_counter() - start
 

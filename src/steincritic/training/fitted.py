@@ -36,10 +36,14 @@ class History(Mapping[str, Tensor]):
     def epochs(self) -> int:
         return next(iter(self.columns.values())).shape[0] if self.columns else 0
 
-    def with_row(self, row: Mapping[str, Tensor]) -> "History":
-        fresh = {name: value.detach().to("cpu", torch.float64)[None] for name, value in row.items()}
-        if not self.columns:
-            return History(fresh)
+    def with_rows(self, rows: Sequence[Mapping[str, Tensor]]) -> "History":
+        """Longer by a row per epoch."""
+        names = rows[0] if rows else ()
+        fresh = {
+            name: torch.stack([row[name].detach() for row in rows]).to("cpu", torch.float64) for name in names
+        }
+        if not self.columns or not fresh:
+            return History(fresh or self.columns)
         if _columns(self.columns) != _columns(fresh):
             raise FileFormatError("the checkpoint is damaged: its history has other columns than this run")
         return History({name: torch.cat([self.columns[name], fresh[name]]) for name in fresh})

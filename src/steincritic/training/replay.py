@@ -17,8 +17,8 @@ class Replayed:
     recording off it simply runs.
     """
 
-    def __init__(self, program: Program, *, recording: bool) -> None:
-        self._program, self._recording = program, recording
+    def __init__(self, program: Program, *, recording: bool, eager: int = _EAGER_CALLS) -> None:
+        self._program, self._recording, self._eager = program, recording, eager
         self._calls: dict[tuple[torch.Size, ...], int] = {}
         self._recorded: dict[tuple[torch.Size, ...], _Recording] = {}
 
@@ -27,7 +27,7 @@ class Replayed:
             return self._program(*inputs)
         key = tuple(t.shape for t in inputs)
         self._calls[key] = self._calls.get(key, 0) + 1
-        if self._calls[key] <= _EAGER_CALLS:
+        if self._calls[key] <= self._eager:
             return self._program(*inputs)
         if key not in self._recorded:
             self._recorded[key] = _Recording(self._program, inputs)
@@ -44,9 +44,14 @@ class _Recording:
         self._graph = torch.cuda.CUDAGraph()
         was_on = gc.isenabled()
         gc.disable()  # while a graph is recorded nothing on the device may be freed, so garbage waits
+        torch.cuda.synchronize()  # torch.cuda.graph would also collect garbage and empty caches: 50 ms
         try:
-            with torch.cuda.graph(self._graph):
-                self._output = program(*self._inputs)
+            with torch.cuda.stream(torch.cuda.Stream()):
+                self._graph.capture_begin()
+                try:
+                    self._output = program(*self._inputs)
+                finally:
+                    self._graph.capture_end()
         finally:
             if was_on:
                 gc.enable()
