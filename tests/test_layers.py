@@ -16,13 +16,15 @@ import steincritic
 import steincritic_studies
 
 LAYERS = (
-    "shapes errors rng files devices engine models data stein critics training lenses gof diagnosis learning "
-    "report public cli __main__"
+    "shapes errors rng files display devices engine models data stein critics training lenses gof diagnosis "
+    "learning report public cli __main__"
 ).split()
 MATHEMATICS = {"models", "stein", "critics", "training"}
 
 UPWARD = {  # (module, layer): why it may import that later layer, inside a function only
-    ("diagnosis/check.py", "report"): "results save themselves as a page",
+    ("diagnosis/check.py", "report"): "results save themselves as a page, and draw themselves",
+    ("training/fitted.py", "report"): "a history draws itself",
+    ("training/critic.py", "report"): "a critic draws itself",
     ("gof/moment_box.py", "diagnosis"): "means and spreads by scores alone",
 }
 SHARED = {"study", "record", "sweep", "tables", "drawing"}  # what every study may import

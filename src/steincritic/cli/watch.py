@@ -102,7 +102,7 @@ class Watch(Common, AsJson, OnDevice, Model, Data):
         assert state is not None  # a row makes a state
         if not self.json:
             left_out = f" {counted(reader.dropped, 'row')} left out." if reader.dropped else ""
-            print(verdict(state) + left_out, flush=True)
+            print(state.summary() + left_out, flush=True)
         return REJECTED if state.rejected else FITS
 
     def _reader(self, **waiting: Any) -> "TailReader":
@@ -171,12 +171,6 @@ def line(state: "WatchState") -> str:
         f"{state.points:9d} points   wealth {wealth(state):10.4g} of {1 / state.level:g}   "
         f"p {state.pvalue:.3g}"
     )
-
-
-def verdict(state: "WatchState") -> str:
-    if state.rejected:
-        return f"Rejected at point {state.rejected_at}: the rows do not look like draws from the model."
-    return f"Not rejected at level {state.level:g} after {state.points} points."
 
 
 def wealth(state: "WatchState") -> float:

@@ -4,7 +4,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from scipy.special import gammaincc
@@ -15,12 +15,16 @@ from steincritic.data.points import ScoredPoints, scored
 from steincritic.diagnosis.check import column_names
 from steincritic.diagnosis.gaps import Gaps
 from steincritic.diagnosis.points import benjamini_hochberg
+from steincritic.display import GRAY, axes, panel
 from steincritic.errors import DoubtfulWarning, InputError, check_level
 from steincritic.gof.choose import TestName, choose_test
 from steincritic.gof.combined import Combined
 from steincritic.gof.test import GofTest
 from steincritic.models.base import ModelLike, as_model, coordinate_names, dimension
 from steincritic.rng import derive
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 DrawsOf: TypeAlias = Callable[[Any], ArrayLike] | Sequence[ArrayLike]
 _SIGNS = 999, 9999  # least and most draws of signs per observation
@@ -104,6 +108,29 @@ class AmortizedResult:
             **{name: list(getattr(self, name)) for name in ("failing", "findings", "names")},
             **{name: getattr(self, name).tolist() for name in arrays},
         }
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Shift and spread of each coordinate for each observation, failing ones filled; right is (0, 1)."""
+        ax = axes(ax, 5.0, 4.0)
+        failing = set(self.failing)
+        fails = torch.tensor([k in failing for k in range(len(self.pvalues))])
+        for j, name in enumerate(self.names):
+            hollow = ax.scatter(self.shifts[~fails, j], self.ratios[~fails, j], s=14, facecolors="none")
+            hollow.set_edgecolors(f"C{j}")
+            ax.scatter(self.shifts[fails, j], self.ratios[fails, j], s=18, color=f"C{j}", label=name)
+        ax.axhline(1, color=GRAY, linewidth=1, zorder=0)
+        ax.axvline(0, color=GRAY, linewidth=1, zorder=0)
+        ax.set(yscale="log", xlabel="shift, in standard deviations of the posterior")
+        ax.set_ylabel("spread over the posterior's")
+        ax.set_title(f"fails for {len(self.failing)} of {len(self.pvalues)} observations (filled)")
+        if len(self.names) <= _SHOWN:
+            ax.legend(frameon=False)
+        return ax
+
+    def _repr_html_(self) -> str:
+        lines = self.summary().splitlines()
+        found = len(lines) - len(self.findings)
+        return panel(lines[:found], rejected=self.rejected, items=self.findings)
 
     def __repr__(self) -> str:
         verdict = "rejected" if self.rejected else "not rejected"

@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ from steincritic.diagnosis.halves import Halves, in_own_columns, own_columns, sp
 from steincritic.diagnosis.points import MissingFindings, PointFindings, find_missing, find_points
 from steincritic.diagnosis.regions import Region, find_regions
 from steincritic.diagnosis.size import size_sentence
+from steincritic.display import GRAY, RED, axes, panel
 from steincritic.errors import DoubtfulWarning, InputError, check_choice, check_level
 from steincritic.gof.assumptions import OUTWARD
 from steincritic.gof.choose import TestName, gof_test, tolerant
@@ -242,21 +242,24 @@ class CheckResult:
 
     def plot(self, ax: "Axes | None" = None, most: int = 20) -> "Axes":
         """The z value of each coordinate, the most telling first."""
-        if ax is None:
-            from matplotlib import pyplot
-
-            _, ax = pyplot.subplots(figsize=(5, 0.25 * min(most, len(self.coordinates)) + 1))
+        ax = axes(ax, height=0.25 * min(most, len(self.coordinates)) + 1)
         shown = self.coordinates[:most]
         wrong = set(self.wrong_coordinates)
         ax.barh(
             range(len(shown)),
             [c.z for c in shown],
-            color=["#c0392b" if c in wrong else "#9aa5b1" for c in shown],
+            color=[RED if c in wrong else GRAY for c in shown],
         )
         ax.set_yticks(range(len(shown)), [c.name for c in shown])
         ax.invert_yaxis()
-        ax.set_xlabel("z of the coordinate's share of the witness (red: adjusted p below the level)")
+        ax.set_xlabel("z of its share of the witness (red: below the level)")
         return ax
+
+    def plot_finding(self, number: int = 0, ax: "Axes | None" = None) -> "Axes":
+        """Data beside draws of the model, in the columns that the finding `seen[number]` is about."""
+        from steincritic.report.findings import plot_finding  # results draw themselves
+
+        return plot_finding(self, number, axes(ax, 4.2, 3.2))
 
     def __repr__(self) -> str:
         verdict = "rejected" if self.rejected else "not rejected"
@@ -267,10 +270,8 @@ class CheckResult:
         )
 
     def _repr_html_(self) -> str:
-        items = "".join(f"<li>{escape(sentence)}</li>" for sentence in self.findings)
-        problems = "".join(f"<li>{escape(sentence)}</li>" for sentence in self.model_problems)
-        size = escape(" ".join(filter(None, (self.size, self.how_wrong))))
-        return f"{self.test._repr_html_()}<p>{size}</p><ul>{items}{problems}</ul>"
+        lines = self.reading(())  # the findings among them are a list of their own
+        return panel(lines, rejected=self.rejected, items=self.findings)
 
 
 def check(

@@ -14,7 +14,7 @@ five where one in twenty is allowed).
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
@@ -61,7 +61,7 @@ _DRAWS = 100_000  # of the largest |t|; its 95 % quantile is then good to half a
 
 
 def compare(
-    models: Sequence[ModelLike],
+    models: Sequence[ModelLike] | Mapping[str, ModelLike],
     x: ArrayLike,
     *,
     test: GofTest | TestName | Literal["none"] | None = None,
@@ -84,7 +84,7 @@ def compare(
     hold for all models at once. Both rest on the central limit theorem.
 
     Args:
-        models: two or more, each anything `as_model` takes.
+        models: two or more, each anything `as_model` takes; a mapping gives their names too.
         x: the data: tensor, array, frame or file path.
         test: how each model is tested on all points, as for `gof_test`; "none" to skip. "Any is right" is
             rejected when all models are, which needs no correction (an intersection-union test).
@@ -101,11 +101,13 @@ def compare(
     >>> import steincritic as sc
     >>> q1, q2 = sc.models.GaussianMixture([[0.1, 0.0]]), sc.models.GaussianMixture([[1.0, 0.0]])
     >>> x = sc.models.GaussianMixture([[0.0, 0.0]]).sample(300, seed=1)
-    >>> sc.compare([q1, q2], x, test="none", training=sc.Training(epochs=10)).ranking
-    (('q1',), ('q2',))
+    >>> sc.compare({"near": q1, "far": q2}, x, test="none", training=sc.Training(epochs=10)).ranking
+    (('near',), ('far',))
     """
     check_level(level)
     check_choice(units, name="units", choices=UNITS)
+    if isinstance(models, Mapping):
+        models, names = list(models.values()), list(models) if names is None else names
     labels = _checked_names(models, names)
     scorers = _adapted(models, labels)
     used = arranged(x, *scorers)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from steincritic.display import DARK, GRAY, axes, panel
 from steincritic.files import write_json
 from steincritic.gof.result import GofResult
 from steincritic.shapes import BankPerPoint, PerMember
@@ -226,25 +226,18 @@ class Comparison:
         ]
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{escape(title)}</th>" for title in COLUMNS)
-        body = "".join(
-            f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in self.rows()
-        )
-        words = "<br>".join(escape(line) for line in (self.ranking_sentence(), self.verdict_sentence()))
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{words}</p>"
+        lines = [self.ranking_sentence(), self.verdict_sentence(), *self.caution_lines]
+        return panel(lines, rejected=self.rejected, rows=self.rows(), head=COLUMNS)
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """How much farther from the data each model is than the nearest, with intervals; nearest on top."""
-        if ax is None:
-            from matplotlib import pyplot
-
-            _, ax = pyplot.subplots(figsize=(5, 0.8 + 0.4 * len(self.names)))
+        ax = axes(ax, height=0.8 + 0.4 * len(self.names))
         first, order = self._order[0], self._order[::-1]
         excess, (lower, upper) = self.differences[order, first], self.intervals
         places = range(len(order))
-        ax.hlines(places, lower[order, first], upper[order, first], color="#9aa5b1", linewidth=3)
-        ax.plot(excess, places, "o", color="#2c3e50")
-        ax.axvline(0, color="#bdc3c7", linewidth=1, zorder=0)
+        ax.hlines(places, lower[order, first], upper[order, first], color=GRAY, linewidth=3)
+        ax.plot(excess, places, "o", color=DARK)
+        ax.axvline(0, color=GRAY, linewidth=1, zorder=0)
         ax.set_yticks(list(places), [self.names[k] for k in order])
         ax.set_xlabel(f"Fisher divergence above that of {self.names[first]}")
         return ax

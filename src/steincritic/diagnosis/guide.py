@@ -12,6 +12,7 @@ from steincritic.data.frame import Frame
 from steincritic.data.points import ScoredPoints, scored
 from steincritic.diagnosis.check import column_names
 from steincritic.diagnosis.gaps import Gaps
+from steincritic.display import GRAY, RED, axes, panel
 from steincritic.errors import InputError, check_count
 from steincritic.lenses.lens import pair_columns, pairs_of, point_values, single_columns
 from steincritic.lenses.moments import PreparedMoments
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _FEWEST = 20  # draws of a guide
+_SHOWN = 10  # readings in a notebook, the last ones
 _FAR = 100.0  # posterior standard deviations, beyond which their number means nothing
 
 
@@ -42,6 +44,9 @@ class GuideReading:
             f"step {self.step}: largest z {self.z:.1f} ({self.moment}); {self.name} has {self.ratio:.2f} of "
             f"the posterior's spread and {where}"
         )
+
+    def _repr_html_(self) -> str:
+        return panel([f"{str(self).capitalize()}."])
 
 
 class GuideWatch:
@@ -91,17 +96,21 @@ class GuideWatch:
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """The largest z by step; below the line, draws as many as these see nothing."""
-        if ax is None:
-            from matplotlib import pyplot
-
-            _, ax = pyplot.subplots(figsize=(5, 3))
-        ax.plot([r.step for r in self.history], [r.z for r in self.history], color="#c0392b", marker=".")
-        ax.axhline(3.0, color="#9aa5b1", linestyle="--")
+        ax = axes(ax)
+        ax.plot([r.step for r in self.history], [r.z for r in self.history], color=RED, marker=".")
+        ax.axhline(3.0, color=GRAY, linestyle="--")
         ax.set(yscale="log", xlabel="step", ylabel="largest z of the moments")
         if self.history:
             last = self.history[-1]
             ax.set_title(f"{last.name}: {last.ratio:.2f} of the spread, shift {last.shift:+.2f}")
         return ax
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (str(r.step), f"{r.z:.1f}", r.moment, r.name, f"{r.shift:+.2f}", f"{r.ratio:.2f}")
+            for r in self.history[-_SHOWN:]
+        ]
+        return panel([repr(self)], rows=rows, head=("step", "z", "moment", "coordinate", "shift", "spread"))
 
     def __repr__(self) -> str:
         last = f", last z {self.history[-1].z:.1f}" if self.history else ""

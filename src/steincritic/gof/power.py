@@ -9,12 +9,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from steincritic.data.points import ScoredPoints, checked_draws, checked_score
 from steincritic.devices import DeviceLike, resolve_device
+from steincritic.display import GRAY, RED, axes, panel
 from steincritic.errors import InputError, ModelError, check_count, check_level
 from steincritic.gof.choose import TestName, choose_test
 from steincritic.gof.combined import Combined
@@ -24,6 +26,11 @@ from steincritic.models.base import Model, ModelLike, SamplingModel, as_model
 from steincritic.models.bounded import coordinates_of, unbounded
 from steincritic.models.coordinates import entered
 from steincritic.rng import derive, generator
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_LEVELS = 0.01, 0.05, 0.1  # shown in a notebook
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,13 @@ class Rate:
         center = (p + z * z / (2 * n)) / (1 + z * z / n)
         half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
         return max(0.0, center - half), min(1.0, center + half)
+
+    def __str__(self) -> str:
+        low, high = self.interval()
+        return f"{self.rejections} of {self.trials} rejected: {self.value:.3f} ({low:.3f} to {high:.3f})"
+
+    def _repr_html_(self) -> str:
+        return panel([str(self)])
 
     def __add__(self, other: "Rate") -> "Rate":
         return Rate(self.rejections + other.rejections, self.trials + other.trials)
@@ -79,6 +93,22 @@ class Trials:
         smooth = (self.pvalues - noise / (self.draws + 1)).numpy()
         t, r = len(smooth), self.null_pool
         return float(stats.kstwo.sf(stats.kstest(smooth, "uniform").statistic, t * r // (t + r) if r else t))
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """The share of datasets rejected at each level; on the diagonal where the model is right."""
+        ax = axes(ax, 4.0, 3.5)
+        share = torch.arange(1, len(self.pvalues) + 1) / len(self.pvalues)
+        ax.step([0.0, *self.pvalues.sort().values.tolist(), 1.0], [0.0, *share.tolist(), 1.0], where="post")
+        ax.lines[-1].set(color=RED, label=f"{self.test}, n = {self.n}")
+        ax.plot([0, 1], [0, 1], color=GRAY, linestyle="--", label="if the model is right")
+        ax.set(xlabel="level", ylabel="share of datasets rejected", xlim=(0, 1), ylim=(0, 1.02))
+        ax.legend(frameon=False, loc="lower right")
+        return ax
+
+    def _repr_html_(self) -> str:
+        rows = [(f"{level:g}", str(self.rate(level))) for level in _LEVELS]
+        what = f"{len(self.pvalues)} datasets of {self.n} points, test {self.test}."
+        return panel([what], rows=rows, head=("level", "rate, with 95 % confidence"))
 
     def __repr__(self) -> str:
         rate = self.rate()

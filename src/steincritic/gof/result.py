@@ -3,13 +3,13 @@
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from steincritic.display import GRAY, RED, axes, panel
 from steincritic.errors import InputError, check_level
 from steincritic.files import write_json
 from steincritic.gof.null import rank_pvalues
@@ -202,9 +202,7 @@ class GofResult:
         return f"p <= {self.pvalue:.3g}, the smallest that {count} null draws allow"
 
     def _repr_html_(self) -> str:
-        color = "#c0392b" if self.rejected else "#2e7d4f"
-        sentences = "<br>".join(escape(line) for line in self.summary().splitlines())
-        return f'<div style="border-left: 4px solid {color}; padding-left: 0.8em">{sentences}</div>'
+        return panel(self.summary().splitlines(), rejected=self.rejected)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -237,12 +235,9 @@ class GofResult:
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """The null distribution with the observed statistic."""
-        if ax is None:
-            from matplotlib import pyplot
-
-            _, ax = pyplot.subplots(figsize=(5, 3))
-        ax.hist(self.null_distribution.cpu().numpy(), bins=40, color="#9aa5b1", label="under the model")
-        ax.axvline(self.statistic, color="#c0392b", linewidth=2, label="observed")
+        ax = axes(ax)
+        ax.hist(self.null_distribution.cpu().numpy(), bins=40, color=GRAY, label="under the model")
+        ax.axvline(self.statistic, color=RED, linewidth=2, label="observed")
         ax.set_xlabel("statistic")
         ax.set_yticks([])
         ax.set_title(f"p = {self.pvalue:.3g}")

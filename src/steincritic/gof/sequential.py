@@ -124,7 +124,9 @@ def _after(model: SamplingModel, points: ScoredPoints, state: WatchState) -> tup
     seen, past = state.points, state.past
     joined = points if past is None else ScoredPoints.cat([past, points])
     if state.bettor is None:
-        return replace(state, past=joined), torch.zeros(len(points), dtype=torch.float64)
+        still = torch.full((len(points),), state.log_wealth, dtype=torch.float64)
+        path = torch.cat([state.log_path, still])
+        return replace(state, past=joined, log_path=path), torch.zeros_like(still)
     seed = derive(state.seed, "bets", seen)
     bets = log_evalues(state.bettor, model, points, state.test, seed=seed)
     paths, wealth = wealth_path(state.log_wealths, bets)
@@ -138,6 +140,7 @@ def _after(model: SamplingModel, points: ScoredPoints, state: WatchState) -> tup
         past=joined,
         log_wealths=paths[-1],
         log_maximum=max(state.log_maximum, float(wealth.max())),
+        log_path=torch.cat([state.log_path, wealth]),
         rejected_at=rejected_at,
     )
     return after, gained

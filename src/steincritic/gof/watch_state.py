@@ -3,13 +3,14 @@
 import math
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from steincritic.critics.mlp import MLP
 from steincritic.data.points import ScoredPoints
+from steincritic.display import DARK, GRAY, RED, axes, panel
 from steincritic.errors import InputError, check_level
 from steincritic.files import read_tensors, rebuilding, write_tensors
 from steincritic.gof.betting import Bettor, Sequential
@@ -18,6 +19,9 @@ from steincritic.rng import derive
 from steincritic.training.critic import Critic
 from steincritic.training.fit import Training
 from steincritic.training.staging import Staged
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _KIND = "watch state"
 _COUNTS = ("batches", "rejected_at", "log_maximum", "level", "seed")
@@ -37,6 +41,7 @@ class WatchState:
     past: ScoredPoints | None = None
     bettor: Bettor | None = None
     log_evalues: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.float64))
+    log_path: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.float64))  # after each point
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -78,6 +83,29 @@ class WatchState:
             f"log wealth {self.log_wealth:.3g}, largest {self.log_maximum:.3g}, p={self.pvalue:.3g})"
         )
 
+    def summary(self) -> str:
+        """The verdict so far, in a sentence."""
+        if self.rejected:
+            return f"Rejected at point {self.rejected_at}: the rows do not look like draws from the model."
+        return f"Not rejected at level {self.level:g} after {self.points} points."
+
+    def _repr_html_(self) -> str:
+        wealth = f"wealth 10^{self.log_wealth / math.log(10):.1f} where {1 / self.level:g} rejects"
+        where = f"{self.points} points in {self.batches} batches; {wealth}; p = {self.pvalue:.3g}."
+        return panel([self.summary(), where, *self.notes], rejected=self.rejected)
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """The wealth after each point; above the line the model is rejected, and the verdict stands."""
+        ax = axes(ax)
+        known = len(self.log_path)
+        ax.plot(range(self.points - known + 1, self.points + 1), self.log_path / math.log(10), color=DARK)
+        ax.axhline(-math.log10(self.level), color=GRAY, linestyle="--", label=f"1 / {self.level:g}")
+        if self.rejected_at is not None:
+            ax.axvline(self.rejected_at, color=RED, label=f"rejected at point {self.rejected_at}")
+        ax.set(xlabel="points seen", ylabel="wealth, powers of ten")
+        ax.legend(frameon=False)
+        return ax
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON; neither the past nor the critic."""
         return {
@@ -98,7 +126,7 @@ class WatchState:
 
     def save(self, path: str | Path) -> None:
         """Write everything to one safetensors file: numbers and JSON, no code."""
-        tensors = {"log_wealths": self.log_wealths, "log_evalues": self.log_evalues}
+        tensors = {name: getattr(self, name) for name in ("log_wealths", "log_evalues", "log_path")}
         about: dict[str, Any] = {name: getattr(self, name) for name in _COUNTS}
         about |= {"test": asdict(self.test), "notes": list(self.notes)}
         if self.past is not None:
@@ -120,6 +148,7 @@ def load_watch(path: str | Path) -> WatchState:
             **{name: about[name] for name in _COUNTS},
             log_wealths=tensors["log_wealths"],
             log_evalues=tensors["log_evalues"],
+            log_path=tensors.get("log_path", torch.zeros(0, dtype=torch.float64)),  # older files have none
             past=ScoredPoints(tensors["past/x"], tensors["past/score"]) if "past/x" in tensors else None,
             bettor=_bettor(tensors, about) if "bettor" in about else None,
             notes=tuple(about["notes"]),
@@ -148,6 +177,8 @@ def _check(state: WatchState) -> None:
     wealths, past = state.log_wealths, state.past
     if wealths.shape != (state.test.accounts,) or bool(wealths.isnan().any()):
         raise InputError(f"wealth of shape {tuple(wealths.shape)} for {state.test.accounts} accounts")
+    if state.log_path.ndim != 1 or len(state.log_path) > state.points:
+        raise InputError(f"wealth after {tuple(state.log_path.shape)} of {state.points} points")
     if past is not None and not (bool(past.x.isfinite().all()) and bool(past.score.isfinite().all())):
         raise InputError("points that are not finite")
     if state.bettor is not None and (past is None or len(state.bettor.critic.frame.scale) != past.dim):

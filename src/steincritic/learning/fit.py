@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -18,6 +19,7 @@ from torch import nn
 from steincritic.critics.bank import Bank
 from steincritic.data.arrays import ArrayLike, as_points
 from steincritic.devices import DeviceLike, resolve_device
+from steincritic.display import GRAY, RED, axes, panel
 from steincritic.errors import DoubtfulWarning, InputError
 from steincritic.learning.learnable import EnergyMLP, as_learnable
 from steincritic.learning.run import Run
@@ -29,6 +31,9 @@ from steincritic.models.rbm import GaussianBernoulliRBM
 from steincritic.shapes import Points
 from steincritic.training.fitted import History
 from steincritic.training.progress import Callback
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _BY_HEART = 0.5  # of the largest divergence found: more between trained and held-out rows is no noise
 _FINEST = 1e-3  # of a standard deviation: rounding beyond it would be learned
@@ -51,6 +56,20 @@ class FittedEnergy:
     critic: Bank  # the last one
     seed: int
     seconds: float
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """What the critic finds of the Fisher divergence, by step: on trained rows and on held-out ones."""
+        ax = axes(ax)
+        for name, color, words in (("fisher", GRAY, "trained"), ("fisher_held_out", RED, "held out")):
+            if name in self.history:
+                ax.plot(self.history["step"], self.history[name], color=color, label=f"rows {words}")
+        ax.axhline(0, color=GRAY, linewidth=1, zorder=0)
+        ax.set(xlabel="step", ylabel="Fisher divergence found")
+        ax.legend(frameon=False)
+        return ax
+
+    def _repr_html_(self) -> str:
+        return panel([repr(self)]) + self.history._repr_html_()
 
     def __repr__(self) -> str:
         return f"FittedEnergy({self.model!r}, learned in {self.seconds:.0f} s)"

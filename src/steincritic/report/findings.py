@@ -8,6 +8,7 @@ import numpy as np
 
 from steincritic.diagnosis.check import CheckResult
 from steincritic.diagnosis.findings import Finding
+from steincritic.errors import InputError
 from steincritic.report.drawings import ALARM, CLOUD, DATA, INK, MODEL, QUIET, as_svg, drawing, sample, short
 
 if TYPE_CHECKING:
@@ -25,6 +26,26 @@ def finding_plot(diagnosis: CheckResult, finding: Finding, number: int) -> tuple
     """The picture of a finding and what it shows; None where there is nothing to draw."""
     if diagnosis.halves.draws is None or not finding.columns:
         return None
+    with drawing(*_SIZE) as (figure, ax):
+        note = _draw(ax, diagnosis, finding)
+    return as_svg(figure, f"finding{number}"), note
+
+
+def plot_finding(diagnosis: CheckResult, number: int, ax: "Axes") -> "Axes":
+    """The picture of a finding on given axes."""
+    if not 0 <= number < len(diagnosis.seen):
+        raise InputError(f"there is no finding {number}: `seen` has {len(diagnosis.seen)}, counted from 0")
+    if diagnosis.halves.draws is None or not diagnosis.seen[number].columns:
+        raise InputError(
+            "data are drawn beside draws of the model, in the columns of a finding: this one has no columns, "
+            "or the model no sampler (sc.models.LangevinModel(q) has one)"
+        )
+    _draw(ax, diagnosis, diagnosis.seen[number])
+    return ax
+
+
+def _draw(ax: "Axes", diagnosis: CheckResult, finding: Finding) -> str:
+    assert diagnosis.halves.draws is not None
     x, y = (t.x.detach().cpu().double().numpy() for t in (diagnosis.data, diagnosis.halves.draws))
     draw = _given if diagnosis.covariates else _DRAWN[finding.kind.removesuffix(" within a mode")]
     names = diagnosis.names
@@ -32,11 +53,9 @@ def finding_plot(diagnosis: CheckResult, finding: Finding, number: int) -> tuple
         names = (*names[:p], *(f"{name} less model mean" for name in names[p:]))
         mean = y[:, p:].reshape(-1, *x[:, p:].shape).mean(0)  # draws are row after row
         x, y = (np.hstack([t[:, :p], t[:, p:] - np.tile(mean, (len(t) // len(x), 1))]) for t in (x, y))
-    with drawing(*_SIZE) as (figure, ax):
-        if finding.kind.endswith("within a mode"):
-            x, y = (_near(t, np.array(finding.place), y) for t in (x, y))
-        note = draw(ax, x, y, finding, names)
-    return as_svg(figure, f"finding{number}"), note
+    if finding.kind.endswith("within a mode"):
+        x, y = (_near(t, np.array(finding.place), y) for t in (x, y))
+    return draw(ax, x, y, finding, names)
 
 
 def _densities(ax: "Axes", x: np.ndarray, y: np.ndarray, finding: Finding, names: tuple[str, ...]) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,7 @@ from steincritic.data.arrays import as_points
 from steincritic.data.frame import Frame, model_frame
 from steincritic.data.points import PointsLike, ScoredPoints, model_and_points, score_points, scored
 from steincritic.devices import DeviceLike
+from steincritic.display import panel
 from steincritic.errors import InputError, check_choice
 from steincritic.files import read_tensors, rebuilding, taken, write_tensors
 from steincritic.models.base import Model, ModelLike, as_model
@@ -31,6 +32,9 @@ from steincritic.training.progress import Callback, ProgressBar
 from steincritic.training.selection import Snapshots
 from steincritic.training.staging import Staged, Staging
 from steincritic.training.suggest import suggest_stagings
+
+if TYPE_CHECKING:
+    from steincritic.display import Axes
 
 _KIND = "critic"
 _KNOWN_BY = 16  # points
@@ -73,6 +77,19 @@ class Critic:
     def history(self) -> History:
         """By epoch: loss, stein, penalty, lam, and what was measured besides."""
         return self.fitted.history.member(0)
+
+    def plot(self, ax: "Axes | None" = None, *, x: PointsLike | None = None) -> "Axes":
+        """The witness in one or two dimensions, there with arrows to where data are denser than the model.
+
+        Args:
+            x: data to be shown with it.
+        """
+        from steincritic.report.critics import plot_witness  # results draw themselves
+
+        return plot_witness(self, ax, x)
+
+    def _repr_html_(self) -> str:
+        return panel([repr(self)]) + self.history._repr_html_()
 
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled: all but the model, which can be anything; a flow, say, cannot be pickled."""

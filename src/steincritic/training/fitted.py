@@ -2,16 +2,23 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from steincritic.critics.bank import Bank
 from steincritic.data.points import ScoredPoints
+from steincritic.display import panel
 from steincritic.errors import DivergedError, FileFormatError
 from steincritic.shapes import BankPerPoint, BankPoints, counted
 from steincritic.stein.operator import stein_values, stein_values_by_block
 from steincritic.training.selection import Snapshots
+
+if TYPE_CHECKING:
+    from steincritic.display import Axes
+
+_SHOWN = 6  # rows of a history in a notebook
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -31,6 +38,18 @@ class History(Mapping[str, Tensor]):
 
     def __repr__(self) -> str:
         return f"History({counted(self.epochs, 'row')} of {', '.join(self.columns) or 'nothing'})"
+
+    def _repr_html_(self) -> str:
+        at = sorted({round(k * (self.epochs - 1) / (_SHOWN - 1)) for k in range(_SHOWN)})
+        means = [value.flatten(1).mean(1) if value.ndim > 1 else value for value in self.columns.values()]
+        rows = [(str(k + 1), *(f"{float(mean[k]):.4g}" for mean in means)) for k in at if self.columns]
+        return panel([repr(self)], rows=rows, head=("row", *self.columns))
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """λ times the Stein discrepancy by row, and λ."""
+        from steincritic.report.critics import plot_history  # results draw themselves
+
+        return plot_history(self, ax)
 
     @property
     def epochs(self) -> int:
@@ -72,6 +91,9 @@ class FittedBank:
 
     def __repr__(self) -> str:
         return f"FittedBank({counted(len(self), 'critic')}, {counted(self.history.epochs, 'epoch')})"
+
+    def _repr_html_(self) -> str:
+        return panel([repr(self), *filter(None, self.failures)]) + self.history._repr_html_()
 
     def __getitem__(self, members: slice) -> "FittedBank":
         banks = tuple(bank[members] for bank in self.snapshots.banks)

@@ -28,6 +28,7 @@ from steincritic.diagnosis.doctor.situations import (
     situations,
     target_columns,
 )
+from steincritic.display import panel
 from steincritic.errors import InputError, ModelError, check_count
 from steincritic.files import write_json
 from steincritic.models.base import Model, ModelLike, SamplingModel, as_model, dimension
@@ -88,6 +89,11 @@ class Checkup:
         """Plain values, ready for JSON."""
         checks = [asdict(finding) for finding in self.checks]
         return {"ok": self.ok, "n": self.n, "seed": self.seed, "checks": checks}
+
+    def _repr_html_(self) -> str:
+        order = (*self.problems, *self.advice, *self._of("passed"))
+        rows = [(f.name, f.status, f.detail) for f in order]
+        return panel(self.summary().splitlines()[:1], rejected=not self.ok, rows=rows, head=_COLUMNS)
 
     def __repr__(self) -> str:
         return f"Checkup({self.summary().splitlines()[0]})"
@@ -250,5 +256,6 @@ _CHECKS: dict[str, Callable[[Patient], Verdict]] = {
     "one space": own_draws.check_space,
 }
 _SEEDED = "seeded sampling"
+_COLUMNS = "check", "status", "what was seen"
 _AT_A_GLANCE = ("rows by themselves", "score and log-density", "independent draws", "Stein's identity")
 _GLANCE = 1_000  # draws and data

@@ -1,0 +1,85 @@
+"""Pictures of a critic: how it was trained, and its witness in one and two dimensions."""
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from steincritic.data.arrays import as_points
+from steincritic.data.points import PointsLike, ScoredPoints
+from steincritic.display import DARK, GRAY, RED, axes
+from steincritic.errors import InputError
+from steincritic.models.bounded import coordinates_of
+from steincritic.report.drawings import CLOUD, sample
+from steincritic.training.critic import Critic
+from steincritic.training.fitted import History
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_REACH = 3.0  # standard deviations to either side of the middle
+_LOUDEST = 0.95  # quantile of the witness where colors end
+
+
+def plot_history(history: History, ax: "Axes | None" = None) -> "Axes":
+    """λ times the Stein discrepancy, which any λ leaves comparable, and λ itself; a line per critic."""
+    ax = axes(ax)
+    if not {"stein", "lam"} <= set(history):
+        raise InputError(f"a history without stein and lam has no picture: {history!r}")
+    step = history["step"] if "step" in history else torch.arange(1, history.epochs + 1)
+    ax.plot(step, history["lam"] * history["stein"], color=RED, linewidth=1.3)
+    ax.set(xlabel="step" if "step" in history else "epoch", ylabel="λ × Stein discrepancy")
+    weight = ax.twinx()
+    weight.step(step, history["lam"], color=GRAY, linestyle=":", where="post")
+    weight.set(yscale="log", ylabel="λ (dotted)")
+    return ax
+
+
+def plot_witness(critic: Critic, ax: "Axes | None" = None, x: PointsLike | None = None) -> "Axes":
+    dim = len(critic.frame.scale)
+    if dim > 2 or coordinates_of(critic.model) is not None:
+        what = "of a model with bounds" if dim < 3 else f"in {dim} dimensions"
+        raise InputError(
+            f"the witness {what} has no picture: call witness(x), or history.plot() for its training"
+        )
+    ax = axes(ax, 5.0, 3.0 if dim == 1 else 4.0)
+    points = None if x is None else (x.x if isinstance(x, ScoredPoints) else as_points(x, dim=dim))
+    return (_curve if dim == 1 else _map)(critic, ax, points)
+
+
+def _curve(critic: Critic, ax: "Axes", points: torch.Tensor | None) -> "Axes":
+    (at,) = _lines(critic, 200)
+    ax.plot(at, critic.witness(at[:, None]).cpu(), color=RED)
+    ax.axhline(0, color=GRAY, linewidth=1, zorder=0)
+    if points is not None:
+        cloud = sample(points, CLOUD, seed=0)
+        ax.plot(cloud[:, 0], [0.0] * len(cloud), "|", color=DARK, alpha=0.4, label="data")
+        ax.legend(frameon=False)
+    ax.set(xlabel="x", ylabel="witness")
+    return ax
+
+
+def _map(critic: Critic, ax: "Axes", points: torch.Tensor | None) -> "Axes":
+    """Arrows point to where data are denser than the model says."""
+    across, up = _lines(critic, 60)
+    witness = critic.witness(torch.cartesian_prod(across, up)).view(60, 60).cpu()
+    most = float(witness.abs().quantile(_LOUDEST)) or 1.0
+    shown = witness.T.clamp(-most, most)
+    drawn = ax.contourf(across, up, shown, levels=20, vmin=-most, vmax=most, cmap="RdBu_r")
+    ax.figure.colorbar(drawn, ax=ax, label="witness: red, more data than the model says", format="%.2g")
+    grid = torch.cartesian_prod(*_lines(critic, 15))
+    gap = critic.score_gap(grid).cpu() * critic.frame.scale.cpu()
+    ax.quiver(grid[:, 0], grid[:, 1], -gap[:, 0], -gap[:, 1], color=DARK, width=0.004)
+    if points is not None:
+        cloud = sample(points, CLOUD, seed=0)
+        ax.plot(cloud[:, 0], cloud[:, 1], "o", markersize=2, color="black", alpha=0.4, label="data")
+    limits = [(float(line[0]), float(line[-1])) for line in (across, up)]
+    ax.set(xlabel="first column", ylabel="second column", xlim=limits[0], ylim=limits[1])
+    return ax
+
+
+def _lines(critic: Critic, count: int) -> list[torch.Tensor]:
+    """Places along each axis."""
+    return [
+        torch.linspace(middle - _REACH * sd, middle + _REACH * sd, count, dtype=torch.float64)
+        for middle, sd in zip(critic.frame.location.tolist(), critic.frame.scale.tolist(), strict=True)
+    ]
