@@ -17,7 +17,7 @@ import steincritic_studies
 
 LAYERS = (
     "shapes errors rng files display devices engine models data stein critics training lenses gof diagnosis "
-    "learning report public cli __main__"
+    "learning report public testing integrations cli __main__"
 ).split()
 MATHEMATICS = {"models", "stein", "critics", "training"}
 
