@@ -13,6 +13,7 @@ from steincritic.cli.options import (
     Common,
     ModelOfData,
     TestOptions,
+    check_writable,
     parse_bounds,
     parse_shape,
 )
@@ -42,12 +43,16 @@ class Check(Common, AsJson, TestOptions, ModelOfData):
     """Folder for report.html, result.json, witness.csv and critic.safetensors."""
     overwrite: bool = False
     """Replace a report that is there."""
+    junit: Advanced[Path | None] = None
+    """File for the verdict as JUnit XML, which CI servers show."""
 
     def check(self) -> None:
         super().check()
         if not 0 < self.fdr < 1:
             raise InputError(f"fdr must lie in (0, 1), for example 0.1: got {self.fdr!r}")
         parse_shape(self.image_shape)
+        if self.junit is not None:
+            check_writable(self.junit)
         there = [] if self.out is None else [name for name in CHECK_FILES if (self.out / name).exists()]
         if there and not self.overwrite:
             raise InputError(
@@ -76,11 +81,12 @@ class Check(Common, AsJson, TestOptions, ModelOfData):
             with after(described(test.to_dict(), command="check", **about)):
                 result = replace(check(model, points, test=test, **options), rows=table.rows)
         content = described((result or test).to_dict(), command="check", **about)
+        lines = [test.summary()] if result is None else reading(result)
         if not self.json:
-            lines = [test.summary()] if result is None else reading(result)
             print_verdict(lines, title=self._title, rejected=test.rejected)
         with after(content):
             files = [] if self.out is None else self._written(result, content, self.out)
+            files += self._told_to_ci(lines, content)
         if self.json:
             print_json(content | {"files": [str(file) for file in files]})
         elif files:
@@ -104,6 +110,15 @@ class Check(Common, AsJson, TestOptions, ModelOfData):
         about = About(title=self._title, command=command_line(), config=asdict(self))
         shape = parse_shape(self.image_shape)
         return save_check(result, folder, about=about, content=content, image_shape=shape)
+
+    def _told_to_ci(self, lines: list[str], content: dict[str, Any]) -> list[Path]:
+        from steincritic.cli.junit import junit
+        from steincritic.files import write_atomically
+
+        if self.junit is None:
+            return []
+        write_atomically(self.junit, junit(lines, content, title=self._title))
+        return [self.junit]
 
 
 def reading(result: "CheckResult") -> list[str]:
