@@ -9,6 +9,7 @@ from steincritic.diagnosis.compare import compare
 from steincritic.diagnosis.comparison import Comparison
 from steincritic.diagnosis.doctor.doctor import Checkup, doctor
 from steincritic.diagnosis.draws import check_draws
+from steincritic.diagnosis.forecast import forecast
 from steincritic.diagnosis.guide import GuideReading, GuideWatch, watch_guide
 from steincritic.errors import DivergedError, DoubtfulWarning, FileFormatError, InputError, ModelError
 from steincritic.gof.aggregated import KsdAgg
@@ -94,6 +95,7 @@ __all__ = [
     "fit_critic",
     "fit_energy",
     "fixed",
+    "forecast",
     "gof_test",
     "ksd",
     "lenses",

@@ -172,15 +172,3 @@ def test_datasets_among_themselves_are_treated_alike():
     columns, evidence = among_themselves(bench, entries)
     torch.testing.assert_close(among_themselves(bench, entries[order])[1], evidence[order])
     assert evidence.shape == (12, len(columns)) and float(evidence.amin()) >= 0
-
-
-def test_how_long_it_takes_is_said_beforehand():
-    points = sample_points(Q, 40, seed=1)
-    found = replace(QUICK, critics=SMALL, draws=9999).forecast(Q, points)
-    assert found.sets == found.draws == 9999 and found.quick > 0 and found.critics > 0
-    said = str(replace(found, quick=100.0, critics=7200.0))
-    assert said == (
-        "9,999 null sets for the quick lenses, about 2 min at most; "
-        "9,999 with critics if these do not decide, 2.0 h at most"
-    )
-    assert "critics" not in str(QUICK.forecast(Q, points))

@@ -6,13 +6,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from steincritic.cli.dry_run import DryRun
 from steincritic.cli.guard import FITS, REJECTED, after, described, print_json
 from steincritic.cli.options import (
     Advanced,
     AsJson,
     Common,
     ModelOfData,
-    TestOptions,
     check_writable,
     parse_bounds,
     parse_shape,
@@ -27,7 +27,7 @@ _FINDINGS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check(Common, AsJson, TestOptions, ModelOfData):
+class Check(Common, AsJson, DryRun, ModelOfData):
     """Test whether data could come from a model, and show where the model fails.
 
     Exit code 0: not rejected, 1: rejected, 2: error.
@@ -63,6 +63,7 @@ class Check(Common, AsJson, TestOptions, ModelOfData):
         from steincritic.cli.printing import print_files, print_lines, print_verdict
         from steincritic.data.points import model_and_points
         from steincritic.diagnosis.check import check
+        from steincritic.diagnosis.forecast import part_of_diagnosis
         from steincritic.diagnosis.halves import FEWEST
         from steincritic.report.page import check_shape
 
@@ -72,8 +73,12 @@ class Check(Common, AsJson, TestOptions, ModelOfData):
         limits = parse_bounds(self.bounds)
         model, points = model_and_points(named, table, device="cpu", bounds=limits)
         assert model is not None
-        test = self.run(model, points, table.columns, notes)
         about = {"model": self.model, "data": str(self.data), "dropped": table.dropped}
+        teller = self.teller(model, points, then=part_of_diagnosis)
+        if self.dry_run:
+            return self.foretell(teller, described({}, command="check", **about))
+        test = self.run(model, points, table.columns, notes, before=teller)
+        about |= teller.expected
         result = None  # few points can be tested, but not searched for where a model fails
         if len(points) >= FEWEST:
             options: dict[str, Any] = {"level": self.level, "fdr": self.fdr, "seed": self.seed}

@@ -6,7 +6,6 @@ shows `Advanced` options after the others.
 """
 
 import csv
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 
     from steincritic.data.layout import Columns, Table
     from steincritic.data.points import ScoredPoints
+    from steincritic.gof.forecast import Forecast
     from steincritic.gof.result import GofResult
     from steincritic.gof.test import GofTest
     from steincritic.models import base
@@ -294,6 +294,7 @@ class TestOptions(OnDevice, Seeded):
         points: "ScoredPoints",
         names: Sequence[str] | None = None,
         notes: tuple[str, ...] = (),
+        before: "Callable[[Forecast], None] | None" = None,
     ) -> "GofResult":
         """Test the model on the points, with these settings; the notes go with the result."""
         from dataclasses import replace
@@ -304,8 +305,6 @@ class TestOptions(OnDevice, Seeded):
         asked = self.test if self.tolerance is None else as_tolerance(self.tolerance)
         chosen, reason = choose_test(asked, model, len(points))
         test = self._set(chosen)
-        if (self.draws, self.precision) != (None, None):
-            self._say_how_long(test, model, points)
         with doubts_in_the_result():
             result = gof_test(
                 model,
@@ -316,16 +315,10 @@ class TestOptions(OnDevice, Seeded):
                 self.device,
                 dependent=self.dependent,
                 names=names,
+                before=before,
             )
         why = (f"Test {chosen.name}: {reason}.",) if reason and not self.dependent else ()
         return replace(result, notes=(*why, *result.notes, *notes))
-
-    def _say_how_long(self, test: "GofTest", model: "base.Model", points: "ScoredPoints") -> None:
-        from steincritic.gof.combined import Combined
-        from steincritic.models.base import SamplingModel
-
-        if isinstance(test, Combined) and isinstance(model, SamplingModel):
-            print(f"steincritic: {test.forecast(model, points, level=self.level)}", file=sys.stderr)
 
     def for_each(self) -> "GofTest | Literal['none'] | None":
         """The same for functions that test several models themselves."""

@@ -1,7 +1,7 @@
 """gof_test: the one door to every test, and the rule that picks a test where none is named."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
@@ -19,6 +19,7 @@ from steincritic.gof.combined import Combined
 from steincritic.gof.conditional import caveats_at_rows, check_for_rows
 from steincritic.gof.crossfit import CrossFit
 from steincritic.gof.fitted import Fitted
+from steincritic.gof.forecast import Forecast, begin
 from steincritic.gof.fssd import Fssd
 from steincritic.gof.kernel import Ksd
 from steincritic.gof.moment_box import Gaps
@@ -56,6 +57,7 @@ def gof_test(
     names: Sequence[str] | None = None,
     bounds: Bounds | None = None,
     tolerance: ToleranceLike | None = None,
+    before: Callable[[Forecast], None] | None = None,
 ) -> GofResult:
     """Does the model fit the data?
 
@@ -79,6 +81,7 @@ def gof_test(
         tolerance: asks "wrong by more than this?" instead: 0.05 for means and spreads of columns,
             "fisher:0.1" or `sc.FisherBall(0.1)`, "foreign:0.03" or `sc.Contamination(0.03)`. See
             `gof.tolerance`.
+        before: told how long the test takes before it starts, such as `print`; may raise to stop it.
 
     >>> import steincritic as sc
     >>> q = sc.models.GaussianMixture([[0.0, 0.0]])
@@ -103,7 +106,10 @@ def gof_test(
             notes.append(f"From {PLENTIFUL:,} rows on, y given x is looked at by quick lenses alone.")
     if dependent:
         chosen, *notes = _for_dependent_rows(chosen, points)
-    (result,) = chosen.run(adapted, points.alone(), level=level, seeds=[seed])
+    begun = begin(chosen, adapted, points, level=level, seed=seed)
+    if before is not None:
+        before(begun.forecast())
+    result = begun.result()
     named = names if names is not None else getattr(used, "columns", None)
     if isinstance(result.examined, Gaps) and named is not None:
         result = replace(result, tolerance=result.examined.told([str(name) for name in named]))

@@ -19,7 +19,6 @@ Quick lenses are calibrated by other null sets, reference sets. Critics are not,
 dataset, the data or a null set, is seen in the light of all the others.
 """
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -46,7 +45,7 @@ from steincritic.gof.fitted import Fitted, Refitted
 from steincritic.gof.hypothesis import Hypothesis
 from steincritic.gof.null import as_null_tensor
 from steincritic.gof.null_runs import Measure, NullRuns, NullSets
-from steincritic.gof.plan import Forecast, Plan
+from steincritic.gof.plan import Plan
 from steincritic.gof.ranked import Ranked, loudness
 from steincritic.gof.result import GofResult
 from steincritic.gof.serial import check_slowness
@@ -66,8 +65,8 @@ from steincritic.rng import derive, generator
 FEWEST = 3  # points that have a spread
 _STOP = (0.1, 5.0)  # p-value from which on a step stops early: at least, and in shares of the level
 _BEYOND = 2  # null sets above those that may reach a rejected value, as critics are seen anew at each look
-_LOOKED = {"cpu": 10, "cuda": 100}  # null sets of critics between two looks
-_QUICK_LOOKED = 100
+LOOKED = {"cpu": 10, "cuda": 100}  # null sets of critics between two looks
+QUICK_LOOKED = 100
 _QUICK_PIECE, _PIECE = 20, 4  # null sets that a thread takes at a time
 _TOGETHER = {"cpu": 2**20, "cuda": 2**26}  # coordinates that go through quick lenses together
 
@@ -145,8 +144,14 @@ class Combined:
             from steincritic.gof.multiplier import run_without_draws  # which builds on this file
 
             return run_without_draws(self, model, datasets, level, seeds)
-        run = _Run(self._against(model, datasets), level, tuple(seeds))
+        run = self.begin(model, datasets, level=level, seeds=seeds)
         return [run.result(t) for t in range(len(seeds))]
+
+    def begin(
+        self, model: SamplingModel, datasets: ScoredPoints, *, level: float, seeds: Sequence[int]
+    ) -> "CombinedRun":
+        """The test, before anything is computed; each result is made when it is asked for."""
+        return CombinedRun(self._against(model, datasets), level, tuple(seeds))
 
     def _against(self, model: SamplingModel, datasets: ScoredPoints) -> Hypothesis:
         if isinstance(model, AtRows):
@@ -154,16 +159,6 @@ class Combined:
         if isinstance(model, Fitted):
             return Refitted.of(self, model, datasets)
         return Hypothesis(self, model, datasets)
-
-    def forecast(self, model: SamplingModel, points: ScoredPoints, *, level: float = 0.05) -> Forecast:
-        """How long a test of these points takes at most, by trying a few null sets: some seconds."""
-        run = _Run(replace(self, cache=False)._against(model, points.alone()), level, (0,))
-        return Forecast(
-            sets=run.plan.sets,
-            draws=run.plan.draws,
-            quick=run.seconds_of_lenses(),
-            critics=run.seconds_of_critics(),
-        )
 
 
 def _lasting(lens: Lens) -> bool:
@@ -187,7 +182,7 @@ class _Trained:
     runs: NullRuns
 
 
-class _Run:
+class CombinedRun:
     """One test of one or more datasets."""
 
     def __init__(self, null: Hypothesis, level: float, seeds: tuple[int, ...]) -> None:
@@ -207,16 +202,24 @@ class _Run:
         return self.null.setting(self.model_draws)
 
     @cached_property
+    def bench(self) -> Bench:
+        """Of quick lenses."""
+        return self._bench(self.config.lenses)
+
+    @cached_property
+    def learned(self) -> NullRuns:
+        """What they measure of reference sets."""
+        return self._quick_runs(self.bench.entries, "reference")
+
+    @cached_property
     def quick(self) -> _Quick:
-        lenses, count = self.config.lenses, self.plan.reference
-        bench = self._bench(lenses)
-        key = {"lenses": lenses, "reference": count, "seed": self.config.null_seed}
-        kind = "quick lenses at"
-        learned = self._runs(bench.entries, f"{kind} reference sets", key, self._together, _QUICK_PIECE)
-        calibrated = CalibratedBench.by(bench, learned.rows(0, count))
-        return _Quick(
-            calibrated, self._runs(calibrated.look, f"{kind} null sets", key, self._together, _QUICK_PIECE)
-        )
+        calibrated = CalibratedBench.by(self.bench, self.learned.rows(0, self.plan.reference))
+        return _Quick(calibrated, self._quick_runs(calibrated.look, "null"))
+
+    def _quick_runs(self, measure: Measure, kind: str) -> NullRuns:
+        config = self.config
+        key = {"lenses": config.lenses, "reference": self.plan.reference, "seed": config.null_seed}
+        return self._runs(measure, f"quick lenses at {kind} sets", key, self._together, _QUICK_PIECE)
 
     @property
     def _together(self) -> int:
@@ -254,23 +257,12 @@ class _Run:
             address=config.address,
         )
 
-    def seconds_of_lenses(self) -> float:
-        """Of all their reference and null sets."""
-        bench = self._bench(self.config.lenses)
-        runs = self._runs(bench.entries, "trial", {"lenses": ()}, self._together, _QUICK_PIECE)
-        return (self.plan.sets + self.plan.reference) * _seconds_each(runs, 2 * _QUICK_PIECE)
-
-    def seconds_of_critics(self) -> float:
-        if self.config.critics is None or self.plan.split:
-            return 0.0
-        return self.plan.draws * _seconds_each(self.trained.runs, _PIECE)
-
     @cached_property
     def seen(self) -> Tensor:
         """(r, k): the entries of quick lenses."""
         size = self._together
         parts = [
-            self.quick.bench.bench.entries(self.datasets.sets(slice(k, k + size)), self.seeds[k : k + size])
+            self.bench.entries(self.datasets.sets(slice(k, k + size)), self.seeds[k : k + size])
             for k in range(0, len(self.seeds), size)
         ]
         return torch.cat(parts)
@@ -290,7 +282,7 @@ class _Run:
 
         def ranked(row: Tensor, seed: int) -> Ranked:
             order = self._order(self.plan.sets, seed)
-            for count in self._looks(self.plan.sets, _QUICK_LOOKED):
+            for count in self._looks(self.plan.sets, QUICK_LOOKED):
                 null = self.quick.runs.rows(0, int(order[:count].max()) + 1)[order[:count]]
                 found = Ranked(counted(row), counted(null), columns, weights)
                 if self._clear(found, share, self.plan.sets):
@@ -337,7 +329,7 @@ class _Run:
 
     def _by_all(self, t: int, trained: Tensor) -> Ranked:
         order = self._order(self.plan.draws, self.seeds[t])
-        for count in self._looks(self.plan.draws, _LOOKED.get(self.device, _LOOKED["cpu"])):
+        for count in self._looks(self.plan.draws, LOOKED.get(self.device, LOOKED["cpu"])):
             some = order[:count]
             quick, entries = (
                 step.runs.rows(0, int(some.max()) + 1)[some] for step in (self.quick, self.trained)
@@ -401,7 +393,7 @@ class _Run:
         }
 
     def _notes(self, t: int) -> tuple[str, ...]:
-        notes = [note for p in self.quick.bench.bench.prepared if (note := getattr(p, "left_out", None))]
+        notes = [note for p in self.bench.prepared if (note := getattr(p, "left_out", None))]
         first = self.first[t]
         if t in self.still_open:
             how = "one critic was trained on half of the data" if t in self.split else "critics were trained"
@@ -421,10 +413,3 @@ class _Run:
         if reused := self.quick.runs.reused:
             notes.append(f"{reused} null sets came from the cache.")
         return tuple(notes)
-
-
-def _seconds_each(runs: NullRuns, count: int) -> float:
-    runs.rows(0, 1)  # the first one pays for the start
-    start = time.perf_counter()
-    runs.rows(1, count)
-    return (time.perf_counter() - start) / count

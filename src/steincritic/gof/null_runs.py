@@ -102,11 +102,22 @@ class NullRuns:
         if kept is not None and ((kept.ndim, kept.dtype) != (2, torch.float64) or bool(kept.isnan().any())):
             kept = None
         self._known = kept if kept is not None and kept.numel() else None
-        self.reused = 0 if self._known is None else len(self._known)
+        self.reused = self.known
+
+    @property
+    def known(self) -> int:
+        """How many there are by now."""
+        return 0 if self._known is None else len(self._known)
+
+    @property
+    def turn(self) -> int:
+        """Datasets that are drawn together and keep every thread busy once."""
+        threads = torch.get_num_threads() if self._engine == "threads" else 1
+        return max(self._sets.block, self._size * threads)
 
     def rows(self, start: int, count: int) -> Tensor:
         """Runs number start to start + count, (count, k); those not known yet are made, and kept."""
-        have = 0 if self._known is None else len(self._known)
+        have = self.known
         if have < start + count:
             saved = time.monotonic()
             for fresh in self._made(have, start + count - have):

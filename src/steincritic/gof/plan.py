@@ -1,4 +1,4 @@
-"""How many null sets the combined test looks at, how it shares its level, and how long that takes."""
+"""How many null sets the combined test looks at, and how it shares its level."""
 
 import math
 from dataclasses import dataclass
@@ -51,25 +51,3 @@ def _draws(level: float, spent: float, device: str) -> int:
 def _within(bounds: tuple[int, int, int], width: int) -> int:
     most, fewest, numbers = bounds
     return max(fewest, min(most, numbers // width))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Forecast:
-    """What a test takes at most; it stops early where it can and uses null sets of earlier calls again."""
-
-    sets: int
-    draws: int
-    quick: float  # seconds
-    critics: float  # further ones if critics are trained
-
-    def __str__(self) -> str:
-        text = f"{self.sets:,} null sets for the quick lenses, about {_duration(self.quick)} at most"
-        if self.critics:
-            text += f"; {self.draws:,} with critics if these do not decide, {_duration(self.critics)} at most"
-        return text
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{max(1, round(seconds))} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,50 @@
+"""How long it takes: said before a test that is not short, and alone with --dry-run."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from steincritic.cli import dry_run
+from steincritic.models import GaussianMixture
+
+Q = GaussianMixture([[0.0, 0.0]])
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    np.save("good.npy", Q.sample(40, seed=1).numpy())
+    Path("models.py").write_text(
+        "from steincritic.models import GaussianMixture\nnormal = GaussianMixture([[0.0, 0.0]])\n"
+    )
+
+
+@pytest.mark.parametrize("command", ["test", "check"])
+def test_a_dry_run_tells_the_plan_and_writes_nothing(run, command):
+    code, out, err = run(f"{command} good.npy --model models.py:normal --test ksd --dry-run --out there")
+    first, *plan = out.splitlines()
+    assert code == 0 and err == "" and first.startswith("About ") and not Path("there").exists()
+    assert plan[0].startswith("  test ksd of 40 rows: about ")
+    assert ("diagnosis" in out) == (command == "check")
+
+
+def test_a_dry_run_as_an_object(run):
+    code, out, _ = run("check good.npy --model models.py:normal --test ksd --dry-run --json")
+    found = json.loads(out)
+    assert code == 0 and found["command"] == "check" and "pvalue" not in found
+    assert 0 < found["seconds_expected"] <= found["seconds_most"] and len(found["plan"]) == 2
+
+
+def test_the_first_line_says_how_long_unless_it_is_short(run, monkeypatch):
+    asked = "test good.npy --model models.py:normal --test ksd --json"
+    monkeypatch.setattr(dry_run, "_SHORT", 1e9)
+    assert run(asked)[2] == ""
+    monkeypatch.setattr(dry_run, "_SHORT", 0.0)
+    code, out, err = run(asked)
+    found = json.loads(out)
+    assert code == 0 and err.startswith("steincritic: about ") and err.count("\n") == 1
+    assert 0 < found["seconds_expected"] < 600 and "seconds" in found
+    assert run(f"{asked} --quiet")[2] == ""
