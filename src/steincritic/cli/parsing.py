@@ -96,9 +96,7 @@ def print_help(name: str, command: type[C]) -> None:
     """What is required, what most users need, and the advanced options apart."""
     options = sorted(options_of(command), key=lambda option: (not option.positional, not option.required))
     required = " ".join(option.usage for option in options if option.required)
-    explained: dict[str, str] = {}
-    for base in reversed(command.__mro__[:-1]):
-        explained |= _EXPLAINED.findall(inspect.getsource(base))
+    explained = explanations(command)
     print(" ".join(f"usage: steincritic {name} {required} [options]".split()))
     print(f"\n{inspect.getdoc(command)}")
     for title, advanced in {"options": False, "advanced options": True}.items():
@@ -108,15 +106,27 @@ def print_help(name: str, command: type[C]) -> None:
                 print(_entry(option, explained[option.name]))
 
 
-def _entry(option: Option, text: str) -> str:
-    """The option, and what it does beside it; below it if it is long."""
+def explanations(command: type) -> dict[str, str]:
+    """What each option does, with its default: for the help, and for the page in the documentation."""
+    texts: dict[str, str] = {}
+    for base in reversed(command.__mro__[:-1]):
+        texts |= _EXPLAINED.findall(inspect.getsource(base))
+    return {option.name: _explained(option, texts[option.name]) for option in options_of(command)}
+
+
+def _explained(option: Option, text: str) -> str:
     if option.required:
         text += " (required)"
     elif option.default not in (None, ()) and option.default is not False:
         text += f" (default: {option.default})"
+    return " ".join(text.split())
+
+
+def _entry(option: Option, text: str) -> str:
+    """The option, and what it does beside it; below it if it is long."""
     width, indent = shutil.get_terminal_size().columns, " " * 22
     width = min(max(width - len(indent), _NARROWEST), _WIDEST)
-    filled = textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
+    filled = textwrap.wrap(text, width, break_on_hyphens=False)
     lines = "\n".join(indent + line for line in filled)
     start = f"  {option.usage}"
     return start + lines[len(start) :] if len(start) < len(indent) - 1 else f"{start}\n{lines}"
