@@ -7,7 +7,7 @@ BROWSER := .venv/.browser
 SIDE_BY_SIDE := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 WORKERS ?= -n auto --maxprocesses 8 --dist loadfile
 
-.PHONY: demo test battery test-slow test-adapters lint format benchmark clean
+.PHONY: demo test battery test-slow test-adapters docs lint format benchmark clean
 
 demo: $(READY)
 	$(BIN)/steincritic demo --out out/demo
@@ -24,6 +24,12 @@ battery: $(READY)
 
 test-adapters: .venv/adapters/.ready
 	.venv/adapters/bin/python -m pytest -q tests/models/adapters
+
+# The site, in docs/_build/html: warnings are errors; then its links, its pages in a browser, and the examples of docstrings.
+# GALLERY=0 leaves the gallery's scripts unrun.
+docs: $(READY) $(BROWSER) .venv/.docs
+	$(BIN)/python -m sphinx -n -W --keep-going -q -j auto docs docs/_build/html
+	$(SIDE_BY_SIDE) $(BIN)/python -m pytest -q $(WORKERS) tests/test_site.py tests/test_docs.py src/steincritic
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -49,6 +55,10 @@ $(READY): pyproject.toml constraints.txt
 	.venv/adapters/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,adapters]'
 	@touch $@
 
+.venv/.docs: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@touch $@
+
 # Chromium, for the tests that look at reports as a reader would: tried once, and never a reason to fail.
 APT := DEBIAN_FRONTEND=noninteractive timeout 600 apt-get -qq -o Acquire::Retries=1 -o Acquire::http::Timeout=30
 $(BROWSER): | $(READY)
@@ -58,4 +68,4 @@ $(BROWSER): | $(READY)
 	@touch $(BROWSER)
 
 clean:
-	rm -rf .venv out
+	rm -rf .venv out docs/_build docs/generated docs/gallery
