@@ -201,5 +201,5 @@ def test_modes_apart_in_one_of_many_columns_are_found_by_the_scale_of_the_score(
     assert modes.number == "weight of a mode" and len(modes.shares) == 2
     torch.testing.assert_close(modes.shares.max().item(), 0.7, atol=0.04, rtol=0)
     assert (modes.places[0] - modes.places[1]).abs().argmax() == 0  # in the columns of the draws
-    counts = modes.gaps(draws.x[None].float()) * (4000 * modes.shares).sqrt() + 4000 * modes.shares
+    counts = modes.counts(draws.x[None].float())
     assert abs(float(counts.max()) / 4000 - 0.7) < 0.04

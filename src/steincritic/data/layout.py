@@ -83,6 +83,11 @@ class Rows:
     def _parts(self) -> tuple[np.ndarray | None, ...]:
         return self.numbers, self.lines, self.ids
 
+    @staticmethod
+    def cat(parts: Sequence["Rows"]) -> "Rows":
+        pieces = zip(*(part._parts() for part in parts), strict=True)
+        return Rows(*(None if piece[0] is None else np.concatenate(piece) for piece in pieces))  # type: ignore[arg-type]
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Table:
@@ -98,6 +103,11 @@ class Table:
 
     def __repr__(self) -> str:
         return f"Table({counted(len(self.x), 'row')} of {counted(len(self.columns), 'column')})"
+
+    def __getitem__(self, rows: slice) -> "Table":
+        """Some rows; those that were left out count with the first."""
+        first = not rows.start
+        return Table(self.x[rows], self.columns, self.rows[rows], self.dropped if first else 0)
 
     def take(self, names: Sequence[str]) -> "Table":
         """These columns, in this order."""
@@ -121,7 +131,5 @@ class Table:
         if len(parts) == 1:
             return parts[0]
         whole = [part for part in parts if len(part)] or list(parts[:1])
-        pieces = zip(*(part.rows._parts() for part in whole), strict=True)
-        rows = Rows(*(None if piece[0] is None else np.concatenate(piece) for piece in pieces))  # type: ignore[arg-type]
-        x = np.concatenate([part.x for part in whole])
+        x, rows = np.concatenate([part.x for part in whole]), Rows.cat([part.rows for part in whole])
         return Table(x, whole[0].columns, rows, sum(part.dropped for part in parts))

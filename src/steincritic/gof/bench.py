@@ -7,6 +7,8 @@ the data's value among those of null sets is an exact p-value.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -14,11 +16,25 @@ from torch import Tensor
 from steincritic.data.frame import Frame, RowFrame, Whitening
 from steincritic.data.points import ScoredPoints
 from steincritic.errors import InputError
-from steincritic.lenses.lens import Lens, PreparedLens, Scale, Seen, Tail, leave_one_out, prepare_lens
+from steincritic.lenses.lens import (
+    Lens,
+    Merging,
+    PreparedLens,
+    Scale,
+    Seen,
+    Tail,
+    leave_one_out,
+    merging,
+    prepare_lens,
+)
 from steincritic.models.base import Model
 from steincritic.rng import derive
 
+if TYPE_CHECKING:
+    from steincritic.gof.one_pass import Passed
+
 NARROW = 3.0  # widest over narrowest direction of the model from which on whitening changes something
+_PIECE = (256, 2**18)  # rows summed up at a time, at least, and their coordinates
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +94,38 @@ class Bench:
         """(r, k): what all lenses measure of (r, n, d) datasets."""
         return torch.cat([self._entries_of(j, datasets, seeds) for j in range(len(self.lenses))], -1)
 
+    def sums(self, datasets: ScoredPoints, seeds: Sequence[int] = ()) -> Tensor:
+        """(r, p) in double precision: sums over points that all lenses need of (r, n, d) datasets.
+
+        Some rows at a time, whose products stay in a processor's cache.
+        """
+        total = None
+        for start in range(0, len(datasets), rows := piece_rows(datasets.dim)):
+            piece = datasets[start : start + rows]
+            pairs = zip(self.lenses, self.merging, strict=True)
+            found = [merged.sums(self.setting.enter(piece, lens)) for lens, merged in pairs]
+            sums = torch.cat([part.to(torch.float64) for part in found], -1)
+            total = sums if total is None else total + sums
+        assert total is not None
+        return total
+
+    def of_sums(self, sums: Tensor, n: int) -> Tensor:
+        """(r, k): entries of datasets of n points with these (r, p) sums."""
+        parts = sums.split([lens.width for lens in self.merging], -1)
+        trio = zip(self.lenses, self.merging, parts, strict=True)
+        return torch.cat(
+            [
+                checked_entries(merged.of_sums(part, n), lens, (len(sums), prepared.size))
+                for (lens, merged, part), prepared in zip(trio, self.prepared, strict=True)
+            ],
+            -1,
+        )
+
+    @cached_property
+    def merging(self) -> list[Merging]:
+        """The lenses by way of sums over points."""
+        return [_merging(*pair) for pair in zip(self.lenses, self.prepared, strict=True)]
+
     def parts(self, seen: Seen) -> list[Seen]:
         """By lens."""
         sizes = [prepared.size for prepared in self.prepared]
@@ -90,6 +138,21 @@ class Bench:
         entries = self.prepared[j].entries(self.setting.enter(datasets, lens), seeds)
         entries = checked_entries(entries, lens, (len(datasets.x), self.prepared[j].size)).to(torch.float64)
         return self.setting.settled(entries, self.prepared[j])
+
+
+def piece_rows(dim: int) -> int:
+    """Rows that are summed up in single precision; what is larger is added in double precision."""
+    return max(_PIECE[0], _PIECE[1] // dim)
+
+
+def _merging(lens: Lens, prepared: PreparedLens) -> Merging:
+    found = merging(prepared)
+    if found is None:
+        raise InputError(
+            f"lens {lens.name!r} needs all rows of a dataset at once: leave it out, take a part of the rows, "
+            "or raise exact_up_to of the combined test if they fit into memory"
+        )
+    return found
 
 
 def checked_entries(entries: object, lens: Lens, shape: tuple[int, int]) -> Tensor:
@@ -180,6 +243,7 @@ class Examined:
     null: Tensor  # (b, m) evidence of null sets
     draws: ScoredPoints | None  # of the model, in the coordinates of the data, where it has any
     plain: Tensor | None = None  # (2, k): entries and their standard errors, where `entries` are studentized
+    passed: "Passed | None" = None  # what is known of all rows, where they went by in one pass
 
 
 def label_of(lens: Lens) -> str:

@@ -3,12 +3,11 @@
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
 from steincritic.data.conditional import Target, at_rows
 from steincritic.data.points import PointsLike, ScoredPoints, arranged, model_and_points, reading_notes
-from steincritic.data.tables import load_table
+from steincritic.data.source import Source
 from steincritic.devices import DeviceLike
 from steincritic.errors import DoubtfulWarning, InputError, check_level, did_you_mean, listed
 from steincritic.gof import multiplier, serial
@@ -22,6 +21,7 @@ from steincritic.gof.fitted import Fitted
 from steincritic.gof.forecast import Forecast, begin
 from steincritic.gof.fssd import Fssd
 from steincritic.gof.kernel import Ksd
+from steincritic.gof.large import Large, large_source, loaded, on_disk, some_rows
 from steincritic.gof.moment_box import Gaps
 from steincritic.gof.plan import PLENTIFUL
 from steincritic.gof.result import Caveat, GofResult
@@ -29,8 +29,8 @@ from steincritic.gof.split import Split
 from steincritic.gof.test import GofTest
 from steincritic.gof.tolerance import ToleranceLike, as_tolerance
 from steincritic.lenses.noise import Noise
-from steincritic.models.base import Model, ModelLike, SamplingModel
-from steincritic.models.bounded import coordinates_of
+from steincritic.models.base import Model, ModelLike, SamplingModel, as_model
+from steincritic.models.bounded import coordinates_of, unbounded
 from steincritic.models.conditional import AtRows, is_conditional
 from steincritic.models.coordinates import Bounds, columns_of
 
@@ -38,7 +38,7 @@ TestName: TypeAlias = Literal["combined", "crossfit", "split", "ksd", "ksdagg", 
 TESTS: dict[str, GofTest] = {
     test.name: test for test in (Combined(), CrossFit(), Split(), Ksd(), KsdAgg(), Fssd())
 }  # a name stands for the default value
-_BY_DRAWS = ("fresh", "refitted", "pooled", "permutation")  # thresholds
+_BY_DRAWS = ("fresh", "refitted", "pooled", "permutation", "scaled")  # thresholds
 _LEAST_WORTH = 20  # independent rows
 _SLOWER = 8  # rows per change of sign, in rows that are worth one; found on autoregressions with seed 5
 FEWEST = 4 * CrossFit().folds  # points below which critics have nothing to learn from
@@ -46,7 +46,7 @@ FEWEST = 4 * CrossFit().folds  # points below which critics have nothing to lear
 
 def gof_test(
     model: ModelLike | None,
-    x: PointsLike,
+    x: PointsLike | Source,
     test: GofTest | TestName | None = None,
     level: float = 0.05,
     seed: int = 0,
@@ -64,7 +64,8 @@ def gof_test(
     Args:
         model: q: anything `as_model` takes, or with a target `as_conditional`; None where x is ScoredPoints
             and the test needs no draws.
-        x: the data: tensor, array, frame, file path, or ScoredPoints.
+        x: the data: tensor, array, frame, path of a file or of a folder of parquet parts, or ScoredPoints.
+            More than 200,000 rows go by in one pass: see `gof.streamed`.
         test: a value such as `sc.Split(train=0.3)`, or the name of one with its defaults: "combined",
             "crossfit", "split", "ksd", "ksdagg" or "fssd". None takes the combined test: exact where the
             model can be sampled, approximate where it cannot. The result says which and why.
@@ -90,14 +91,23 @@ def gof_test(
     """
     check_level(level)
     test = tolerant(test, tolerance)
-    x = load_table(x) if isinstance(x, str | Path) else x
-    if target is not None or is_conditional(model):
+    conditional = target is not None or is_conditional(model)
+    went_by = (
+        None
+        if conditional or dependent
+        else in_one_pass(model, x, test, level, seed, device, names=names, bounds=bounds)
+    )
+    if went_by is not None:
+        return _doubted(went_by)
+    x, sampled = rows_at_once(x, test, seed, whole=dependent or isinstance(model, Fitted))
+    if conditional:
         model, x = at_rows(model, x, target, names)
         names = x.columns
     adapted, points = model_and_points(model, x, device=device, bounds=bounds, names=names)
     used = arranged(x, adapted)
     chosen, reason = choose_test(test, adapted, len(points))
     notes = [] if reason is None else [f"Test {chosen.name}: {reason}."]
+    notes += sampled
     if dependent and isinstance(adapted, Fitted):
         raise InputError("rows that depend on each other cannot be tested against a Fitted model yet")
     if isinstance(adapted, AtRows):
@@ -114,10 +124,56 @@ def gof_test(
     if isinstance(result.examined, Gaps) and named is not None:
         result = replace(result, tolerance=result.examined.told([str(name) for name in named]))
     caveats = caveats_of(result, adapted, points, named, dependent=dependent)
-    for doubt in (*result.doubts, *map(str, caveats)):
-        warnings.warn(doubt, DoubtfulWarning, stacklevel=2)
     told = (*notes, *result.notes, *bounds_notes(adapted, points.dim, named), *reading_notes(x, used))
-    return replace(result, notes=told, caveats=caveats)
+    return _doubted(replace(result, notes=told, caveats=caveats))
+
+
+def _doubted(result: GofResult) -> GofResult:
+    """The result; its doubts are warned of where `gof_test` was called."""
+    for doubt in (*result.doubts, *map(str, result.caveats)):
+        warnings.warn(doubt, DoubtfulWarning, stacklevel=3)
+    return result
+
+
+def in_one_pass(
+    model: ModelLike | None,
+    x: PointsLike | Source,
+    test: GofTest | TestName | None,
+    level: float,
+    seed: int,
+    device: DeviceLike,
+    *,
+    names: Sequence[str] | None,
+    bounds: Bounds | None,
+) -> GofResult | None:
+    """The test of rows that are too many to be tested at once; None where they are not, or need to be."""
+    source = large_source(x, test)
+    if source is None or model is None or isinstance(model, Fitted):
+        return None
+    adapted = as_model(model)
+    chosen, reason = choose_test(test, adapted, source.rows)
+    if not isinstance(chosen, Combined) or not chosen.goes_by(unbounded(adapted), source.rows):
+        return None
+    large = Large.of(adapted, source, bounds=bounds, names=names)
+    tested = large.tested(chosen, level=level, seed=seed, device=device)
+    if tested is None:
+        return None
+    free, result = tested
+    head = result.examined.passed.head
+    notes = [] if reason is None else [f"Test {chosen.name}: {reason}."]
+    told = (*notes, *result.notes, *bounds_notes(free, head.dim, large.columns))
+    return replace(result, notes=told, caveats=caveats_of(result, free, head, large.columns))
+
+
+def rows_at_once(
+    x: PointsLike | Source, test: object, seed: int, *, whole: bool
+) -> tuple[PointsLike, list[str]]:
+    """Data in memory: all of them, or a sample of a large file, and a sentence about that."""
+    source = large_source(x, test) if on_disk(x) and not whole else None
+    if source is None:
+        return loaded(x), []
+    table, said = some_rows(source, seed=seed)
+    return table, [said]
 
 
 def bounds_notes(model: Model | None, dim: int, names: Sequence[object] | None) -> tuple[str, ...]:

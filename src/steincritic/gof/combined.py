@@ -93,6 +93,8 @@ class Combined:
         slowness: how many rows in a row are worth one independent row. Above 1 for rows in time order that
             depend on each other: then scores alone are used, whatever the model can do. See `gof.serial`.
         chains: that follow one another in such rows, of one length.
+        exact_up_to: rows up to which null sets have as many rows as the data. More of them go by in one pass,
+            beside null sets of fewer rows: approximate. See `gof.streamed`.
     """
 
     name: ClassVar[str] = "combined"
@@ -118,6 +120,7 @@ class Combined:
     address: str | None = None
     slowness: float = 1.0
     chains: int = 1
+    exact_up_to: int = 200_000
 
     def __post_init__(self) -> None:
         for name in ("draws", "null_pool"):
@@ -136,6 +139,7 @@ class Combined:
             raise InputError("lenses must hold at least one lens, for example Moments()")
         check_engine(self.engine or "threads", self.address)
         check_slowness(self.slowness, self.chains)
+        check_count(self.exact_up_to, name="exact_up_to")
 
     def run(
         self, model: Model | None, datasets: ScoredPoints, *, level: float, seeds: Sequence[int]
@@ -144,6 +148,10 @@ class Combined:
             from steincritic.gof.multiplier import run_without_draws  # which builds on this file
 
             return run_without_draws(self, model, datasets, level, seeds)
+        if self.goes_by(model, len(datasets)):
+            from steincritic.gof.streamed import run_streamed  # which builds on this file
+
+            return run_streamed(self, model, datasets, level, seeds)
         run = self.begin(model, datasets, level=level, seeds=seeds)
         return [run.result(t) for t in range(len(seeds))]
 
@@ -153,6 +161,11 @@ class Combined:
         """The test, before anything is computed; each result is made when it is asked for."""
         return CombinedRun(self._against(model, datasets), level, tuple(seeds))
 
+    def goes_by(self, model: Model | None, n: int) -> bool:
+        """Do n rows go by in one pass?"""
+        plain = isinstance(model, SamplingModel) and not isinstance(model, AtRows | Fitted)
+        return n > self.exact_up_to and plain and self.slowness == 1
+
     def _against(self, model: SamplingModel, datasets: ScoredPoints) -> Hypothesis:
         if isinstance(model, AtRows):
             return GivenRows.of(self, model, datasets, usual=Combined().lenses)
@@ -161,7 +174,21 @@ class Combined:
         return Hypothesis(self, model, datasets)
 
 
-def _lasting(lens: Lens) -> bool:
+def settings_of(config: Combined, plan: Plan, level: float) -> dict[str, Any]:
+    """What a result says of how it came about."""
+    lenses = [label_of(lens) for lens in (*config.lenses, *filter(None, [config.critics]))]
+    return {
+        "lenses": lenses,
+        "sets": plan.sets,
+        "draws": plan.draws,
+        "reference": plan.reference,
+        "first": plan.spent / level,
+        "stop_early": config.stop_early,
+        "null_pool": config.null_pool or max(plan.sets, plan.draws),
+    }
+
+
+def lasting(lens: Lens) -> bool:
     """Its numbers are the same tomorrow: a lens of the library, with no function of the user's inside."""
     return type(lens).__module__.startswith("steincritic.lenses.") and not isinstance(lens, Field | ModelLens)
 
@@ -251,7 +278,7 @@ class CombinedRun:
             most=most,
             piece=piece,
             key=f"{sets.key(key)}-{title.replace(' ', '-')}",
-            cache=NullCache.at(config.cache if all(map(_lasting, key["lenses"])) else False),
+            cache=NullCache.at(config.cache if all(map(lasting, key["lenses"])) else False),
             title=title,
             engine=config.engine,
             address=config.address,
@@ -361,7 +388,8 @@ class CombinedRun:
             "spent": self.plan.spent if t in self.still_open else 0.0,
             "readings": ranked.readings(),
             "examined": Examined(self.quick.bench, self.seen[t].cpu(), self.first[t].null, self.model_draws),
-            "settings": self._settings | {"quick_pvalue": self.first[t].pvalue},
+            "settings": settings_of(self.config, self.plan, self.level)
+            | {"quick_pvalue": self.first[t].pvalue},
         }
         if t in self.split:
             split = self.split[t]
@@ -377,20 +405,6 @@ class CombinedRun:
             subject=self.null.subject,
             **common,
         )
-
-    @property
-    def _settings(self) -> dict[str, Any]:
-        lenses = [label_of(lens) for lens in (*self.config.lenses, *filter(None, [self.config.critics]))]
-        plan = self.plan
-        return {
-            "lenses": lenses,
-            "sets": plan.sets,
-            "draws": plan.draws,
-            "reference": plan.reference,
-            "first": plan.spent / self.level,
-            "stop_early": self.config.stop_early,
-            "null_pool": self.config.null_pool or max(plan.sets, plan.draws),
-        }
 
     def _notes(self, t: int) -> tuple[str, ...]:
         notes = [note for p in self.bench.prepared if (note := getattr(p, "left_out", None))]

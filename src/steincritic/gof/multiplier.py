@@ -169,7 +169,7 @@ class Look:
                 left_out.append(f"{label_of(lens)} (below {_MODES} points)")
                 continue
             own = derive(self.seed, "lens", k)
-            view = View.of(_clipped(lens), self.halves, seed=own, model=self.model)
+            view = View.of(with_clip(lens), self.halves, seed=own, model=self.model)
             if view is None:
                 left_out.append(f"{label_of(lens)} (needs draws of the model)")
             elif view.prepared.size:
@@ -261,7 +261,7 @@ def _after_split(quick: GofResult, split: GofResult, plan: Plan) -> GofResult:
     )
 
 
-def _clipped(lens: Lens) -> Lens:
+def with_clip(lens: Lens) -> Lens:
     if isinstance(lens, Moments | Modes | Dependence) and lens.clip is None:
         return replace(lens, clip=CLIP)
     return lens

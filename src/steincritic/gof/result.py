@@ -27,6 +27,7 @@ _WORDS = {
     "spectrum": "simulated limit law",
     "z": "normal limit",
     "weighted": "weighted bootstrap",
+    "scaled": "null sets of fewer rows, scaled",
 }
 
 

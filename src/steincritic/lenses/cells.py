@@ -93,15 +93,19 @@ class Partition:
         """(n,) the cell of each of (n, d) points."""
         return self.cells[_squares(x, self.centers).argmin(-1)]
 
-    def gaps(self, x: Tensor) -> Tensor:
-        """(r, m): (count - expected) / sqrt(expected) of (r, n, d)."""
-        x = x if self.units is None else x * self.units
-        expected = x.shape[-2] * self.shares
-        return (_counts(x, self.centers, self.cells) - expected) / expected.sqrt()
+    def counts(self, x: Tensor) -> Tensor:
+        """(r, m) of (r, n, d)."""
+        return _counts(x if self.units is None else x * self.units, self.centers, self.cells)
+
+    def gaps(self, counts: Tensor, n: int) -> Tensor:
+        """(r, m): (count - expected) / sqrt(expected) of n points."""
+        expected = (n * self.shares).to(counts)
+        return (counts - expected) / expected.sqrt()
 
 
 @dataclass(frozen=True, eq=False)
 class PreparedCells:
+    linear: ClassVar[bool] = True
     parts: tuple[Partition, ...]
 
     @property
@@ -112,9 +116,20 @@ class PreparedCells:
     def size(self) -> int:
         return sum(self._sizes)
 
+    @property
+    def width(self) -> int:
+        return self.size
+
     def entries(self, datasets: ScoredPoints, seeds: Sequence[int]) -> Tensor:
+        return self.of_sums(self.sums(datasets), len(datasets))
+
+    def sums(self, datasets: ScoredPoints) -> Tensor:
         x = datasets.x.to(torch.float32)
-        return torch.cat([x.new_zeros(len(x), 0), *(part.gaps(x) for part in self.parts)], -1)
+        return torch.cat([x.new_zeros(len(x), 0), *(part.counts(x) for part in self.parts)], -1)
+
+    def of_sums(self, sums: Tensor, n: int) -> Tensor:
+        pairs = zip(self.parts, sums.split(self._sizes, -1), strict=True)
+        return torch.cat([sums[..., :0], *(part.gaps(counts, n) for part, counts in pairs)], -1)
 
     def numbers(self, seen: Seen) -> Mapping[str, Tensor]:
         out = {}

@@ -65,6 +65,7 @@ class Kernels:
 
 @dataclass(frozen=True, eq=False)
 class PreparedKernels:
+    linear: ClassVar[bool] = False
     frequencies: Tensor  # (f, d) of the largest bandwidth
     bandwidths: tuple[float, ...]  # in median distances
     median: float
@@ -80,10 +81,27 @@ class PreparedKernels:
         if self.by_pairs:
             return self._of_pairs(datasets)
         sets = max(1, _TOGETHER.get(datasets.x.device.type, _TOGETHER["cpu"]) // (n * f))
-        squares = torch.cat(
-            [self._squares(datasets.sets(slice(k, k + sets))) for k in range(0, len(datasets.x), sets)]
-        )
-        return (squares - self._diagonal(datasets)) / (n * (n - 1))
+        parts = [self.sums(datasets.sets(slice(k, k + sets))) for k in range(0, len(datasets.x), sets)]
+        return torch.cat([self.of_sums(part, n) for part in parts])
+
+    @property
+    def width(self) -> int:
+        f, d = self.frequencies.shape
+        return 2 * self.size * f * (d + 1) + 1
+
+    def sums(self, datasets: ScoredPoints) -> Tensor:
+        """Of cosines and sines times the score and 1, by bandwidth; and of the score's squared length."""
+        score = _with_ones(datasets.score).mT
+        waves = [score @ wave for _, *pair in self._waves(datasets.x) for wave in pair]  # (r, d + 1, f) each
+        own = datasets.score.square().sum((-1, -2))
+        return torch.cat([torch.stack(waves, 1).flatten(1), own[:, None]], -1)
+
+    def of_sums(self, sums: Tensor, n: int) -> Tensor:
+        w = self.frequencies.to(sums)
+        shape = (self.size, 2, w.shape[1] + 1, len(w))
+        waves = sums[:, :-1].unflatten(-1, shape).mT.unbind(1)
+        squares = [_length(*both.unbind(1), 2**k * w) / len(w) for k, both in enumerate(waves)]
+        return (torch.stack(squares, -1) - self._diagonal(sums[:, -1], n)) / (n * (n - 1))
 
     def _of_pairs(self, datasets: ScoredPoints) -> Tensor:
         n = len(datasets)
@@ -132,12 +150,12 @@ class PreparedKernels:
                     for wave in (cos, sin)
                 )
                 squares[:, k] += _length(even, odd, w[at])
-        return (squares / len(self.frequencies) - self._diagonal(points)) / (n * (n - 1))
+        own = points.score.square().sum()
+        return (squares / len(self.frequencies) - self._diagonal(own, n)) / (n * (n - 1))
 
-    def _diagonal(self, points: ScoredPoints) -> Tensor:
+    def _diagonal(self, own: Tensor, n: int) -> Tensor:
         """(..., bandwidths): the sum over points of |xi|^2 = |s|^2 + |w|^2, in the mean over frequencies."""
-        rough = self.frequencies.square().sum(-1).mean() * len(points)
-        own = points.score.square().sum((-1, -2))
+        rough = self.frequencies.to(own).square().sum(-1).mean() * n
         return torch.stack([own + 4**k * rough for k in range(self.size)], -1)
 
     def _waves(self, x: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
@@ -147,13 +165,6 @@ class PreparedKernels:
         for k in range(self.size):
             yield 2**k * self.frequencies, cos, sin
             cos, sin = torch.addcmul(-one, cos, cos, value=2), torch.addcmul(0 * one, sin, cos, value=2)
-
-    def _squares(self, datasets: ScoredPoints) -> Tensor:
-        score = _with_ones(datasets.score).mT
-        found = [
-            _length((score @ cos).mT, (score @ sin).mT, w) / len(w) for w, cos, sin in self._waves(datasets.x)
-        ]
-        return torch.stack(found, -1)
 
     def numbers(self, seen: Seen) -> Mapping[str, Tensor]:
         return {f"kernel at {h:g}": seen.fair[..., k] for k, h in enumerate(self.bandwidths)}

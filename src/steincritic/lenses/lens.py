@@ -12,7 +12,7 @@ To add a lens, copy `lenses/cells.py`: a frozen dataclass with `name` and `prepa
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -109,6 +109,54 @@ class SignedLens(PreparedLens, Protocol):
     def signed(self, points: ScoredPoints, signs: Tensor) -> Tensor:
         """(b, k): entries of (n, d) points under (b, n) signs."""
         ...
+
+
+@runtime_checkable
+class Merging(Protocol):
+    """Entries by way of sums over points: sums of parts of a dataset add up to those of the whole."""
+
+    @property
+    def linear(self) -> bool:
+        """Are entries linear in the sums, hence close to normal for many points?"""
+        ...
+
+    @property
+    def width(self) -> int:
+        """Sums per dataset, p."""
+        ...
+
+    def sums(self, datasets: ScoredPoints) -> Tensor:
+        """(r, p) of (r, n, d) datasets."""
+        ...
+
+    def of_sums(self, sums: Tensor, n: int) -> Tensor:
+        """(r, k): entries of datasets of n points with these (r, p) sums."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class _OfMeans:
+    """A lens whose entries are means over points."""
+
+    linear: ClassVar[bool] = True
+    prepared: PreparedLens
+
+    @property
+    def width(self) -> int:
+        return self.prepared.size
+
+    def sums(self, datasets: ScoredPoints) -> Tensor:
+        return self.prepared.entries(datasets, ()) * len(datasets)
+
+    def of_sums(self, sums: Tensor, n: int) -> Tensor:
+        return sums / n
+
+
+def merging(prepared: PreparedLens) -> Merging | None:
+    """The lens by way of sums, if it can."""
+    if is_mean(prepared):
+        return _OfMeans(prepared)
+    return prepared if isinstance(prepared, Merging) else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,231 @@
+r"""The combined test in one pass over the data, for more rows than null sets of that size could be drawn for.
+
+Entries of quick lenses are functions of sums over points, which add up block by block. Null sets have m rows
+each, far fewer than the n of the data; M in all. Under the model the mean $\bar\phi_n$ of what is summed is
+normal for many rows, so
+
+$$\bar\phi' = \bar\phi_M + (\bar\phi_n - \bar\phi_M) \sqrt{\frac{1 + 1/(B - 1)}{m/n + m/M}}$$
+
+varies as much as the mean of one of B null sets beside that of the others: the data, brought to the size of a
+null set. Its entries go through the same numbers, evidence and rank as ever. Where the model is wrong the gap
+grows with sqrt(n), as in a test of all rows; the mean over all null sets stands for what the model says, and
+its error is counted by m/M. Nothing rests on Stein's identity, only on draws: for that reason, and because
+coordinates are clipped in the fields of lenses so that few far rows do not decide, any model that can be
+sampled may be tested so. Two things are approximate: sums over m rows are nearly normal, not quite; and where
+a sum over m rows is skewed, one over n rows is less so, by the factor `_less_skewed`.
+
+Where quick lenses do not decide, one critic is trained on a sample of the rows, chosen at random.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from steincritic.data.points import ScoredPoints
+from steincritic.engine import EngineName
+from steincritic.gof.bench import Bench, CalibratedBench, Examined, among_themselves
+from steincritic.gof.cache import NullCache
+from steincritic.gof.combined import Combined, lasting, settings_of
+from steincritic.gof.hypothesis import Hypothesis
+from steincritic.gof.multiplier import with_clip
+from steincritic.gof.null import as_null_tensor
+from steincritic.gof.null_runs import NullRuns, NullSets
+from steincritic.gof.one_pass import Block, Means, Passed, blocks_of, one_pass
+from steincritic.gof.plan import Plan
+from steincritic.gof.ranked import Ranked, loudness
+from steincritic.gof.result import GofResult
+from steincritic.gof.split import Split
+from steincritic.lenses.kernels import PreparedKernels
+from steincritic.models.base import SamplingModel
+from steincritic.rng import derive
+
+_SETS = 399  # null sets, at least
+_TIMES = 2  # rows of null sets in all, per row of the data
+_ROWS = (
+    3_000,
+    2**22,
+)  # of a null set, at least; its coordinates at most, so that memory does not grow with n
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """n rows of data beside null sets of m rows each."""
+
+    n: int
+    sets: int
+    rows: int
+
+    @classmethod
+    def of(cls, n: int, dim: int, sets: int) -> "Sizes":
+        sets, (least, most) = max(sets, _SETS), _ROWS
+        return cls(n=n, sets=sets, rows=max(least, min(math.ceil(_TIMES * n / sets), most // dim)))
+
+    @property
+    def in_all(self) -> int:
+        return self.sets * self.rows
+
+    def brought(self, means: Tensor, null: Tensor) -> Tensor:
+        """(p,) means of the data, as if of a null set: see above. (B, p) those of null sets."""
+        of_model, n, m, total = null.mean(0), self.n, self.rows, self.in_all
+        return of_model + (means - of_model) * math.sqrt((1 + 1 / (self.sets - 1)) / (m / n + m / total))
+
+    @property
+    def _less_skewed(self) -> float:
+        """Skewness of the gap between data and null sets, in that of a mean of m rows."""
+        n, m, total = self.n, self.rows, self.in_all
+        return math.sqrt(m) * (1 / n**2 - 1 / total**2) / (1 / n + 1 / total) ** 1.5
+
+    def seeing(self, calibrated: CalibratedBench) -> CalibratedBench:
+        """The bench for such data: entries that are linear in sums have less skewness."""
+        scale = calibrated.scale
+        pairs = zip(calibrated.bench.prepared, calibrated.bench.merging, strict=True)
+        factors = [torch.full((p.size,), self._less_skewed if m.linear else 1.0) for p, m in pairs]
+        return replace(calibrated, scale=replace(scale, skew=scale.skew * torch.cat(factors).to(scale.skew)))
+
+
+class Streamed:
+    """One test of data that went by in one pass."""
+
+    def __init__(
+        self, config: Combined, model: SamplingModel, like: Tensor, *, level: float, seed: int
+    ) -> None:
+        lenses = (*map(with_clip, config.lenses), Means())
+        self.config = replace(config, lenses=lenses)
+        self.model, self.like, self.level, self.seed = model, like, level, seed
+        null = Hypothesis(self.config, model, ScoredPoints(like, like))
+        self.draws = null.draws(derive(config.null_seed, "draws"))
+        self.bench = Bench.of(
+            lenses, self.draws, null.setting(self.draws), n=_ROWS[0], seed=config.null_seed, model=model
+        )
+        self.engine: EngineName = config.engine or ("threads" if like.device.type == "cpu" else "serial")
+
+    def look(self, blocks: Iterable[Block]) -> Passed:
+        seed = derive(self.seed, "sample")
+        return one_pass(self.bench, blocks, seed=seed, engine=self.engine, address=self.config.address)
+
+    def null_sums(self, sizes: Sizes) -> NullRuns:
+        """(B, p) of the first B null sets."""
+        config, seed = self.config, derive(self.config.null_seed, "streamed")
+        sets = NullSets(self.model, sizes.rows, self.like, seed)
+        key = sets.key({"lenses": config.lenses, "seed": seed})
+        return NullRuns(
+            sets,
+            self.bench.sums,
+            most=max(1, _ROWS[1] // (sizes.rows * self.like.shape[-1])),
+            key=f"{key}-sums-of-null-sets",
+            cache=NullCache.at(config.cache if all(map(lasting, config.lenses[:-1])) else False),
+            title="null sets",
+            engine=self.engine,
+            address=config.address,
+        )
+
+    def result(self, passed: Passed) -> GofResult:
+        return _Judged(self, passed).result()
+
+
+class _Judged:
+    """What went by, beside null sets."""
+
+    def __init__(self, test: Streamed, passed: Passed) -> None:
+        self.test, self.passed = test, passed
+        dim, device = test.like.shape[-1], test.like.device.type
+        self.plan = Plan.of(test.config, passed.n, dim, test.level, device)
+        self.sizes = Sizes.of(passed.n, dim, self.plan.sets)
+        self.runs = test.null_sums(self.sizes)
+
+    @cached_property
+    def null_means(self) -> Tensor:
+        return self.runs.rows(0, self.sizes.sets) / self.sizes.rows
+
+    @cached_property
+    def examined(self) -> Examined:
+        bench, m = self.test.bench, self.sizes.rows
+        null = bench.of_sums(self.null_means * m, m)
+        data = self.sizes.brought(self.passed.sums / self.passed.n, self.null_means)
+        calibrated = self.sizes.seeing(CalibratedBench.by(bench, null))
+        _, evidence = among_themselves(bench, null)
+        entries = bench.of_sums(data[None] * m, m)[0]
+        return Examined(calibrated, entries, evidence, self.test.draws, passed=self.passed)
+
+    @cached_property
+    def ranked(self) -> Ranked:
+        bench = self.examined.bench
+        row = bench.evidence(self.examined.entries[None])[0].cpu()
+        return Ranked(row, self.examined.null.cpu(), bench.columns, loudness(bench.columns))
+
+    @cached_property
+    def split(self) -> GofResult | None:
+        """By one critic, where quick lenses do not decide."""
+        if self.test.config.critics is None or self.ranked.pvalue <= self.plan.spent:
+            return None
+        test, seed = Split(draws=max(999, self.plan.draws)), derive(self.test.seed, "split")
+        points = self.passed.sample.alone()
+        (result,) = test.run(self.test.model, points, level=self.test.level, seeds=[seed])
+        return result
+
+    def result(self) -> GofResult:
+        common: dict[str, Any] = {
+            "test": self.test.config.name,
+            "seed": self.test.seed,
+            "readings": self.ranked.readings(),
+            "examined": self.examined,
+            "exact": False,
+            "n": self.passed.n,
+            "settings": self._settings,
+        }
+        if self.split is not None:
+            notes = (*self._notes, *self.split.notes)
+            return replace(self.split, notes=notes, spent=self.plan.spent, **common)
+        return GofResult(
+            statistic=float(self.ranked.value),
+            null_distribution=as_null_tensor(self.ranked.null_values),
+            level=self.test.level,
+            threshold="scaled",
+            notes=self._notes,
+            **common,
+        )
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        config = replace(self.test.config, lenses=self.test.config.lenses[:-1])
+        sizes = {"sets": self.sizes.sets, "rows_of_a_set": self.sizes.rows, "sample": len(self.passed.sample)}
+        return settings_of(config, self.plan, self.test.level) | sizes | {"quick_pvalue": self.ranked.pvalue}
+
+    @property
+    def _notes(self) -> tuple[str, ...]:
+        sizes, prepared = self.sizes, self.test.bench.prepared
+        notes = [note for p in prepared if (note := getattr(p, "left_out", None))]
+        notes.append(
+            f"Quick lenses saw all {sizes.n:,} rows in one pass, beside {sizes.sets} null sets of "
+            f"{sizes.rows:,} rows each: what they saw was brought to the size of a null set, which holds for "
+            "many rows."
+        )
+        waves = [len(p.frequencies) for p in prepared if isinstance(p, PreparedKernels)]
+        notes += [f"Kernels were taken at {count} random frequencies." for count in waves[:1]]
+        if self.test.config.critics is not None and self.split is None:
+            notes.append("The quick lenses decided, so no critic was trained.")
+        elif self.split is not None:
+            notes.append(
+                f"The quick lenses alone did not decide (p = {self.ranked.pvalue:.2g}; {self.plan.spent:g} "
+                f"of the level was theirs), so one critic was trained on half of {len(self.passed.sample):,} "
+                "rows chosen at random, and tested on the other half."
+            )
+        if reused := self.runs.reused:
+            notes.append(f"{min(reused, sizes.sets)} null sets came from the cache.")
+        return tuple(notes)
+
+
+def run_streamed(
+    config: Combined, model: SamplingModel, datasets: ScoredPoints, level: float, seeds: Sequence[int]
+) -> list[GofResult]:
+    """The combined test of each of (r, n, d) datasets in memory."""
+    results = []
+    for points, seed in zip(datasets.each(), seeds, strict=True):
+        test = Streamed(config, model, points.x[:0], level=level, seed=seed)
+        results.append(test.result(test.look(blocks_of(points))))
+    return results
