@@ -1,6 +1,7 @@
 """The combined test in one pass: sums that merge, samples that do not depend on blocks, level and power."""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -9,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import steincritic as sc
+from steincritic.data import source
 from steincritic.data.points import ScoredPoints, sample_points
-from steincritic.gof import streamed
+from steincritic.data.source import FileSource, as_source, sampled
+from steincritic.gof import large, one_pass, streamed
 from steincritic.gof.bench import Bench, Setting
 from steincritic.gof.one_pass import Means, blocks_of
 from steincritic.gof.streamed import Sizes, Streamed
@@ -110,3 +113,97 @@ def test_one_result_for_array_tensor_table_file_and_mapped_file(few, tmp_path):
     assert len({result.statistic for result in results}) == 1
     assert results[0].threshold == "scaled" and not results[0].exact and results[0].n == 21_000
     assert "all 21,000 rows in one pass, beside 99 null sets of 500 rows" in results[0].summary()
+
+
+def test_a_sample_is_uniform_and_does_not_depend_on_blocks():
+    x = np.arange(3000.0)[:, None]
+    wholes = [sampled(Blocked(x, size), 300, seed=5)[0] for size in (7, 1000, 3000)]
+    assert all((table.rows.numbers == wholes[0].rows.numbers).all() for table in wholes)
+    assert (wholes[0].x[:, 0] == wholes[0].rows.numbers).all() and len(set(wholes[0].x[:, 0])) == 300
+    counts = sum(np.bincount(sampled(Blocked(x, 500), 300, seed=s)[0].rows.numbers // 300) for s in range(60))
+    away = (counts - 1800) / np.sqrt(1800 * 0.9 * 0.9)  # ten tenths of the rows; without replacement
+    assert np.abs(away).max() < 5
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """A source whose blocks have sizes of their own."""
+
+    x: np.ndarray
+    size: int
+
+    @property
+    def rows(self):
+        return len(self.x)
+
+    def blocks(self, rows):
+        return as_source(self.x).blocks(self.size)
+
+
+def test_results_do_not_depend_on_how_a_file_is_read(few, tmp_path, monkeypatch):
+    x = NORMAL.sample(21_000, seed=3).numpy()
+    np.save(tmp_path / "x.npy", x)
+    found = []
+    for rows in (999, 2**16):
+        monkeypatch.setattr(source, "_READ", rows)
+        result = sc.gof_test(NORMAL, tmp_path / "x.npy", QUICK)
+        found.append((result.statistic, result.examined.passed.rows.numbers.tolist()))
+    assert found[0] == found[1]
+
+
+def test_rows_with_nan_are_named_or_left_out(few, tmp_path):
+    x = NORMAL.sample(21_000, seed=3).numpy()
+    x[17_001, 1] = np.nan
+    np.save(tmp_path / "x.npy", x)
+    with pytest.raises(sc.InputError, match="NaN or infinite values in row 17001"):
+        sc.gof_test(NORMAL, tmp_path / "x.npy", QUICK)
+    result = sc.gof_test(NORMAL, FileSource(tmp_path / "x.npy", drop_nan=True), QUICK)
+    assert result.n == 20_999 and "1 row with NaN or infinite values left out" in result.summary()
+    assert 17_001 not in result.examined.passed.rows.numbers
+
+
+def test_a_score_that_is_not_finite_is_named_with_its_row(few):
+    def score(x):
+        return torch.where(x[:, :1] > 1e6, torch.nan, -x)
+
+    x = NORMAL.sample(21_000, seed=3)
+    x[20_500, 0] = 2e6
+    with pytest.raises(sc.InputError, match="the first is row 20500"):
+        sc.gof_test((score, lambda n, seed: NORMAL.sample(n, seed=seed)), x, QUICK)
+
+
+def test_models_that_cannot_be_sampled_get_a_sample_of_a_large_file(few, tmp_path, monkeypatch):
+    monkeypatch.setattr(large, "LARGE", 2000)
+    np.save(tmp_path / "x.npy", NORMAL.sample(2500, seed=3).numpy())
+    result = sc.gof_test(
+        (NORMAL.score, None), tmp_path / "x.npy", sc.Combined(critics=None, exact_up_to=2000)
+    )
+    assert result.n == 2000 and "Tested on 2,000 of 2,500 rows, chosen at random" in result.summary()
+
+
+def test_models_with_bounds_go_by_in_coordinates_without(few):
+    model = sc.as_model(
+        torch.distributions.Independent(torch.distributions.Gamma(torch.full((2,), 3.0), 1.0), 1)
+    )
+    x = model.sample(21_000, seed=4)
+    assert not sc.gof_test(model, x, QUICK).rejected
+    wrong = sc.gof_test(model, x * 1.05, QUICK)
+    assert wrong.rejected and "Tested in coordinates without bounds" in wrong.summary()
+
+
+def test_check_tells_sizes_from_all_rows_and_names_rows_of_the_file(few, tmp_path, monkeypatch):
+    monkeypatch.setattr(one_pass, "_SAMPLE", (2000, 2**23))
+    x = NORMAL.sample(40_000, seed=6).numpy()
+    x[:, 1] += 0.05  # 10 standard errors of all rows, 2 of the sample
+    np.save(tmp_path / "x.npy", x)
+    result = sc.check(NORMAL, tmp_path / "x.npy", test=QUICK)
+    shift = next(seen for seen in result.seen if seen.kind == "shift")
+    assert (
+        shift.names == ("x2",) and shift.interval[1] - shift.interval[0] < 0.04
+    )  # 4 of 0.005, and the model's
+    assert shift.interval[0] < 0.05 < shift.interval[1] and shift.interval[0] > 0
+    assert abs(shift.estimate - x[:, 1].mean()) < 0.015  # what null sets say is off by 1/sqrt(80,000)
+    assert len(result.data) == 2000 and result.rows_tested == 40_000
+    assert result.numbers(torch.tensor([5])) == [int(result.rows.numbers[5])]
+    np.testing.assert_array_equal(result.data.x.numpy(), x[result.rows.numbers])
+    assert "were looked for among 2,000 rows, chosen at random" in result.summary()

@@ -3,17 +3,19 @@
 import shlex
 import sys
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from steincritic.cli.dry_run import DryRun
+from steincritic.cli.dry_run import Enough, Teller
 from steincritic.cli.guard import FITS, REJECTED, after, described, print_json
+from steincritic.cli.large import LargeData
 from steincritic.cli.options import (
     Advanced,
     AsJson,
     Common,
-    ModelOfData,
     check_writable,
+    device_named,
     parse_bounds,
     parse_shape,
 )
@@ -21,13 +23,17 @@ from steincritic.errors import InputError
 
 if TYPE_CHECKING:
     from steincritic.diagnosis.check import CheckResult
+    from steincritic.gof.large import WentBy
+    from steincritic.gof.result import GofResult
+
+    Told = tuple[GofResult, CheckResult | None, dict[str, Any]]
 
 CHECK_FILES = ("report.html", "result.json", "witness.csv", "critic.safetensors")  # as report.folder has them
 _FINDINGS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check(Common, AsJson, DryRun, ModelOfData):
+class Check(Common, AsJson, LargeData):
     """Test whether data could come from a model, and show where the model fails.
 
     Exit code 0: not rejected, 1: rejected, 2: error.
@@ -61,30 +67,14 @@ class Check(Common, AsJson, DryRun, ModelOfData):
 
     def __call__(self) -> int:
         from steincritic.cli.printing import print_files, print_lines, print_verdict
-        from steincritic.data.points import model_and_points
-        from steincritic.diagnosis.check import check
-        from steincritic.diagnosis.forecast import part_of_diagnosis
-        from steincritic.diagnosis.halves import FEWEST
-        from steincritic.report.page import check_shape
 
-        shape = parse_shape(self.image_shape)
-        named, table, notes = self.load()
-        check_shape(shape, table.x.shape[1])
-        limits = parse_bounds(self.bounds)
-        model, points = model_and_points(named, table, device="cpu", bounds=limits)
-        assert model is not None
-        about = {"model": self.model, "data": str(self.data), "dropped": table.dropped}
-        teller = self.teller(model, points, then=part_of_diagnosis)
-        if self.dry_run:
-            return self.foretell(teller, described({}, command="check", **about))
-        test = self.run(model, points, table.columns, notes, before=teller)
+        teller = self.teller()
+        try:
+            by = self.went_by(teller)
+            test, result, about = self._of_loaded(teller) if by is None else self._of_sample(by)
+        except Enough:
+            return self.foretold(teller, "check")
         about |= teller.expected
-        result = None  # few points can be tested, but not searched for where a model fails
-        if len(points) >= FEWEST:
-            options: dict[str, Any] = {"level": self.level, "fdr": self.fdr, "seed": self.seed}
-            options |= {"names": table.columns, "device": self.device, "units": self.units}
-            with after(described(test.to_dict(), command="check", **about)):
-                result = replace(check(model, points, test=test, **options), rows=table.rows)
         content = described((result or test).to_dict(), command="check", **about)
         lines = [test.summary()] if result is None else reading(result)
         if not self.json:
@@ -99,6 +89,39 @@ class Check(Common, AsJson, DryRun, ModelOfData):
         else:
             print_lines("For the report pass --out DIR.")
         return REJECTED if test.rejected else FITS
+
+    def _of_loaded(self, teller: Teller) -> "Told":
+        """Of a table that is held as a whole."""
+        from steincritic.data.points import model_and_points
+        from steincritic.diagnosis.check import check
+        from steincritic.diagnosis.forecast import part_of_diagnosis
+        from steincritic.diagnosis.halves import FEWEST
+        from steincritic.report.page import check_shape
+
+        named, table, notes = self.load()
+        check_shape(parse_shape(self.image_shape), table.x.shape[1])
+        model, points = model_and_points(named, table, device="cpu", bounds=parse_bounds(self.bounds))
+        assert model is not None
+        teller.then = partial(part_of_diagnosis, model, points.to(device_named(self.device)).x)
+        test = self.run(model, points, table.columns, notes, before=teller)
+        about = self.about(table.dropped)
+        if len(points) < FEWEST:  # few points can be tested, but not searched for where a model fails
+            return test, None, about
+        options: dict[str, Any] = {"level": self.level, "fdr": self.fdr, "seed": self.seed}
+        options |= {"names": table.columns, "device": self.device, "units": self.units}
+        with after(described(test.to_dict(), command="check", **about)):
+            return test, replace(check(model, points, test=test, **options), rows=table.rows), about
+
+    def _of_sample(self, by: "WentBy") -> "Told":
+        """Of rows that went by; a sample of them is searched for where the model fails."""
+        from steincritic.diagnosis.check import check_sample
+        from steincritic.report.page import check_shape
+
+        check_shape(parse_shape(self.image_shape), len(by.columns))
+        about = self.about(by.result.examined.passed.dropped)
+        with after(described(by.result.to_dict(), command="check", **about)):
+            result = check_sample(by, level=self.level, fdr=self.fdr, seed=self.seed, units=self.units)
+        return result.test, result, about
 
     @property
     def _title(self) -> str:

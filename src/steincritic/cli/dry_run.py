@@ -6,22 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steincritic.cli.guard import FITS, print_json
-from steincritic.cli.options import Advanced, TestOptions, device_named
+from steincritic.cli.guard import FITS, described, print_json
+from steincritic.cli.options import Advanced, ModelOfData, TestOptions
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from steincritic.data.points import ScoredPoints
     from steincritic.gof.forecast import Forecast, Part
-    from steincritic.models.base import Model
-
-    Then = Callable[[Model | None, Tensor], Part]
 
 _SHORT = 2.0  # seconds that need no announcement
 
 
-class _Enough(Exception):
+class Enough(Exception):
     """The forecast was asked for alone."""
 
 
@@ -29,20 +23,16 @@ class _Enough(Exception):
 class Teller:
     """Says on standard error how long the work takes, unless it is short."""
 
-    model: "Model"
-    points: "ScoredPoints"
-    then: "Then | None" = None  # what follows the test
-    alone: bool = False
+    alone: bool
+    then: "Callable[[], Part] | None" = None  # what follows the test
     told: "Forecast | None" = None
 
     def __call__(self, forecast: "Forecast") -> None:
-        if self.then is not None:
-            forecast += self.then(self.model, self.points.x)
-        self.told = forecast
+        self.told = forecast if self.then is None else forecast + self.then()
         if self.alone:
-            raise _Enough
-        if forecast.most >= _SHORT:
-            print(f"steincritic: {forecast}", file=sys.stderr, flush=True)
+            raise Enough
+        if self.told.most >= _SHORT:
+            print(f"steincritic: {self.told}", file=sys.stderr, flush=True)
 
     @property
     def expected(self) -> dict[str, Any]:
@@ -51,7 +41,7 @@ class Teller:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DryRun(TestOptions):
+class DryRun(TestOptions, ModelOfData):
     dry_run: Advanced[bool] = False
     """Say how long it would take and what would be done, and stop there; exit code 0."""
 
@@ -59,20 +49,20 @@ class DryRun(TestOptions):
     def folder(self) -> Path | None:
         return None if self.dry_run else super().folder
 
-    def teller(self, model: "Model", points: "ScoredPoints", then: "Then | None" = None) -> Teller:
-        return Teller(model, points.to(device_named(self.device)), then, alone=self.dry_run)
+    def about(self, dropped: int) -> dict[str, Any]:
+        return {"model": self.model, "data": str(self.data), "dropped": dropped}
 
-    def foretell(self, teller: Teller, content: dict[str, Any]) -> int:
+    def teller(self) -> Teller:
+        return Teller(alone=self.dry_run)
+
+    def foretold(self, teller: Teller, command: str) -> int:
         """The forecast and its plan, in lines or as an object."""
         from steincritic.cli.printing import print_lines
 
-        try:
-            self.run(teller.model, teller.points, before=teller)
-        except _Enough:
-            pass
         assert teller.told is not None
         if getattr(self, "json", False):
-            print_json(content | teller.told.to_dict())
+            about = {"model": self.model, "data": str(self.data)}
+            print_json(described(teller.told.to_dict(), command=command, **about))
         else:
             print_lines(str(teller.told).capitalize() + ".", *(f"  {part}" for part in teller.told.parts))
         return FITS

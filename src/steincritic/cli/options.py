@@ -134,20 +134,33 @@ class TableOptions(Options):
 
         return Columns(keep=self._keep, exclude=self._exclude, id=self.id_column)
 
-    def read(self, data: Path, *models: "base.Model") -> tuple["Table", tuple[str, ...]]:
-        """The table, its columns in the order that the models know; and what a reader should know of that."""
-        from steincritic.data.points import arranged, reading_notes
-        from steincritic.data.tables import read_table
+    def read(
+        self, data: Path, *models: "base.Model", sample: int | None = None
+    ) -> tuple["Table", tuple[str, ...]]:
+        """The table, its columns in the order that the models know; and what a reader should know of that.
 
-        given = read_table(data, drop_nan=self.drop_nan, columns=self.chosen())
+        Args:
+            sample: a seed, where very many rows may be sampled.
+        """
+        from steincritic.data.points import arranged, reading_notes
+        from steincritic.data.source import FileSource
+        from steincritic.data.tables import read_table
+        from steincritic.gof.large import large_source, some_rows
+
+        source = None if sample is None else large_source(FileSource(data, self.chosen(), self.drop_nan))
+        said: list[str] = []
+        if source is None or sample is None:
+            given = read_table(data, drop_nan=self.drop_nan, columns=self.chosen())
+        else:
+            given, said = some_rows(source, seed=sample)
         used = arranged(given, *models)
-        return used, reading_notes(given, used)
+        return used, (*said, *reading_notes(given, used))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Data(TableOptions):
     data: DataPath
-    """npy, npz, csv or parquet file, one point per row."""
+    """npy, npz, csv or parquet file, or a folder of parquet files; one point per row."""
 
     takes_stdin: ClassVar[bool] = False
 
@@ -201,7 +214,6 @@ class ModelOfData(Bounded, Target, Model, Data):
     def load(self) -> tuple["base.Model", "Table", tuple[str, ...]]:
         """The model, the data in its order of columns, and what a reader should know of that."""
         from steincritic.data.conditional import at_rows
-        from steincritic.data.points import reading_notes
         from steincritic.gof.fitted import Fitted
         from steincritic.models.base import as_model
         from steincritic.models.conditional import is_conditional
@@ -210,12 +222,13 @@ class ModelOfData(Bounded, Target, Model, Data):
         if self.fitted:
             table, notes = self.read(self.data)
             return Fitted(named, table), table, notes
+        seed: int | None = None if getattr(self, "dependent", False) else getattr(self, "seed", None)
         if self.target is None and not is_conditional(named):
             model = as_model(named)
-            return model, *self.read(self.data, model)
-        table, _ = self.read(self.data)
+            return model, *self.read(self.data, model, sample=seed)
+        table, notes = self.read(self.data, sample=seed)
         at, used = at_rows(named, table, self.targets)
-        return at, used, reading_notes(table, table)
+        return at, used, notes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -304,7 +317,7 @@ class TestOptions(OnDevice, Seeded):
 
         asked = self.test if self.tolerance is None else as_tolerance(self.tolerance)
         chosen, reason = choose_test(asked, model, len(points))
-        test = self._set(chosen)
+        test = self.with_settings(chosen)
         with doubts_in_the_result():
             result = gof_test(
                 model,
@@ -331,14 +344,14 @@ class TestOptions(OnDevice, Seeded):
         if self.test == "none":
             return "none"
         if self.test is not None:
-            return self._set(VALUES[self.test])
+            return self.with_settings(VALUES[self.test])
         if (self.draws, self.precision, self.engine) != (None, None, None) or not self.cache:
             raise InputError(
                 "--draws, --precision, --no-cache and --engine set up one test: name it with --test"
             )
         return None
 
-    def _set(self, test: "GofTest") -> "GofTest":
+    def with_settings(self, test: "GofTest") -> "GofTest":
         """The test with what these options change of it."""
         from dataclasses import replace
 
@@ -399,11 +412,11 @@ def check_writable(path: Path) -> None:
 
 
 def check_data(path: Path) -> None:
-    """There is such a file. What is in it is seen when it is read."""
-    if path.is_file():
+    """There is such a file, or such a folder of parquet files. What is in it is seen when it is read."""
+    if path.is_file() or (path.is_dir() and any(path.glob("*.parquet"))):
         return
     if path.is_dir():
-        raise InputError(f"no such data file: {path} is a folder; name a file in it")
+        raise InputError(f"no such data file: {path} is a folder without parquet files; name a file in it")
     if path.exists():
         raise InputError(f"no such data file: {path} is a pipe or a device; write its rows to a file")
     if not path.parent.is_dir():

@@ -56,7 +56,7 @@ class Witness(Common, AsJson, OnDevice, _CriticFile, Model, Data):
     """
 
     data: DataPath
-    """npy, npz, csv or parquet file, one point per row; - for csv on standard input."""
+    """npy, npz, csv or parquet file, or a folder of parquet files; - for csv on standard input."""
     out: Path | None = None
     """csv file for row (from 0), line, id, witness, pvalue, and the columns that contribute most."""
     chunk: Advanced[int] = 100_000

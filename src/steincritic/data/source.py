@@ -160,7 +160,9 @@ class Sample:
 
 def sampled(source: Source, size: int, *, seed: int) -> tuple[Table, int]:
     """So many rows of a source at random, in their order, and how many rows there are."""
-    sample, columns, count, dropped = None, (), 0, 0
+    sample: Sample | None = None
+    columns: tuple[str, ...] = ()
+    count = dropped = 0
     for block in source.blocks(_READ):
         part = Sample.of([torch.from_numpy(block.x)], block.rows, first=count, size=size, seed=seed)
         sample = part if sample is None else sample.joined(part, size)

@@ -2,8 +2,9 @@
 
 import difflib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import IO
@@ -12,20 +13,21 @@ import numpy as np
 
 from steincritic.data.binary import numpy_blocks, numpy_rows, parquet_blocks, parquet_rows
 from steincritic.data.delimited import CsvParser
-from steincritic.data.layout import Columns, Table
-from steincritic.errors import FileFormatError, InputError, check_count
+from steincritic.data.layout import Columns, Rows, Table
+from steincritic.errors import FileFormatError, InputError, check_count, listed
 
 STDIN = "-"
+_SHOWN = 8  # columns that a message names
 _SAMPLE = 2**16  # bytes of a csv file by which its rows are estimated
 
 
 def read_chunks(
     source: str | Path, *, rows: int = 100_000, drop_nan: bool = False, columns: Columns | None = None
 ) -> Iterator[Table]:
-    """Read npy, npz, csv or parquet, or csv from standard input for "-", in constant memory.
+    """Read npy, npz, csv, parquet or a folder of parquet parts, or csv from standard input for "-".
 
-    Only an array stored column by column is held as a whole. Rows with NaN or infinite values are an
-    error that names the first, or are left out. Nothing is unpickled.
+    In constant memory: only an array stored column by column is held as a whole. Rows with NaN or infinite
+    values are an error that names the first, or are left out. Nothing is unpickled.
     """
     check_count(rows, name="rows")
     chosen, name = columns or Columns(), "standard input" if str(source) == STDIN else str(source)
@@ -42,19 +44,64 @@ def estimated_rows(source: str | Path) -> int:
         return 0
     path = checked_path(source)
     with reading(path):
-        return _KINDS[path.suffix.lower()][1](path)
+        return sum(map(parquet_rows, parts_of(path))) if path.is_dir() else _kind(path)[1](path)
 
 
 def file_blocks(path: str | Path, rows: int, columns: Columns) -> Iterator[Table]:
     """Blocks of floats of a file, of at least one row each and one in all; they may hold NaN."""
     path = checked_path(path)
+    if path.is_dir():
+        yield from _parts_blocks(path, rows, columns)
+        return
     with reading(path):
-        yield from _KINDS[path.suffix.lower()][0](path, rows, columns)
+        yield from _kind(path)[0](path, rows, columns)
+
+
+def parts_of(folder: Path) -> list[Path]:
+    """The parquet files of a folder, by name; those that begin with a dot or an underscore are not data."""
+    parts = sorted(path for path in folder.glob("*.parquet") if path.is_file())
+    return [path for path in parts if path.name[0] not in "._"]
+
+
+def _parts_blocks(folder: Path, rows: int, columns: Columns) -> Iterator[Table]:
+    """One part after the other; they have the columns of the first one, in any order."""
+    first: Path | None = None
+    names: tuple[str, ...] = ()
+    start = 0
+    for part in parts_of(folder):
+        with reading(part):
+            if not parquet_rows(part):
+                continue
+            for block in parquet_blocks(part, rows, columns):
+                if first is None:
+                    first, names = part, block.columns
+                if set(block.columns) != set(names):
+                    raise InputError(_other_columns(part, block.columns, first, names))
+                numbers = Rows(block.rows.numbers + start, None, block.rows.ids)
+                yield replace(block.take(names), rows=numbers)
+            start += parquet_rows(part)
+    if first is None:
+        raise FileFormatError(f"{folder} must hold rows of numbers, its parquet files have none")
+
+
+def _other_columns(part: Path, has: Sequence[str], first: Path, names: Sequence[str]) -> str:
+    lacks, more = ([n for n in a if n not in b] for a, b in ((names, has), (has, names)))
+    said = [f"{verb} {listed(found, _SHOWN)}" for verb, found in (("lacks", lacks), ("has", more)) if found]
+    return (
+        f"{part} has other columns than {first.name}: it {' and '.join(said)}; give all parts one schema, or "
+        "name the columns that all of them have with --columns"
+    )
+
+
+def _kind(path: Path) -> "tuple[_Reader, Callable[[Path], int]]":
+    return _KINDS[path.suffix.lower()]
 
 
 def checked_path(path: str | Path) -> Path:
-    """The path, if it is that of a file of a kind that can be read."""
+    """The path, if it is that of a file of a kind that can be read, or of a folder with parquet parts."""
     path = Path(path)
+    if path.is_dir() and parts_of(path):
+        return path
     if not path.is_file():
         raise InputError(missing_file(path))
     if path.suffix.lower() not in _KINDS:
@@ -132,7 +179,7 @@ def _csv_rows(path: Path) -> int:
 
 def missing_file(path: Path) -> str:
     if path.is_dir():
-        return f"no such data file: {path} is a folder; name a file in it"
+        return f"no such data file: {path} is a folder without parquet files; name a file in it"
     if path.exists():
         return f"no such data file: {path} is a pipe or a device; write its rows to a file"
     if not path.parent.is_dir():

@@ -11,7 +11,7 @@ from torch import Tensor
 from steincritic.data.conditional import Target, at_rows
 from steincritic.data.layout import Rows, Table
 from steincritic.data.points import PointsLike, ScoredPoints, arranged, model_and_points, reading_notes
-from steincritic.data.tables import load_table
+from steincritic.data.source import Source
 from steincritic.devices import DeviceLike
 from steincritic.diagnosis import conditional
 from steincritic.diagnosis.coordinates import Coordinate, find_coordinates
@@ -25,8 +25,10 @@ from steincritic.diagnosis.size import size_sentence
 from steincritic.display import GRAY, RED, axes, panel
 from steincritic.errors import DoubtfulWarning, InputError, check_choice, check_level
 from steincritic.gof.assumptions import OUTWARD
-from steincritic.gof.choose import TestName, gof_test, tolerant
+from steincritic.gof.choose import TestName, gof_test, in_one_pass, rows_at_once, tolerant
 from steincritic.gof.combined import Combined
+from steincritic.gof.fitted import Fitted
+from steincritic.gof.large import WentBy
 from steincritic.gof.moment_box import Gaps
 from steincritic.gof.null import smallest_draws
 from steincritic.gof.result import DATA, GofResult
@@ -111,7 +113,7 @@ class CheckResult:
             sentences.insert(0, f"Coordinates that do not fit: {listed}{more}.")
         if len(self.points):
             first = ", ".join(self.row(int(k)) for k in self.points.flagged[:5])
-            many = f"{len(self.points)} of {len(self.data)} {subject.points}"
+            many = f"{len(self.points)} of {len(self.data)} {subject.points}{self._of_sample}"
             sentences.insert(
                 len(sentences) and 1,
                 f"{many} are not explained by the {subject.model}, among them rows {first} (false discovery "
@@ -144,6 +146,16 @@ class CheckResult:
         return [*before, self.test.verdict, *filter(None, told), *how]
 
     @property
+    def rows_tested(self) -> int:
+        """All rows; `data` are a sample of them where they went by in one pass."""
+        return self.test.n if self._of_sample else len(self.data)
+
+    @property
+    def _of_sample(self) -> str:
+        """Words for points where they are some of those that were tested."""
+        return " in the sample" if getattr(self.test.examined, "passed", None) is not None else ""
+
+    @property
     def model_problems(self) -> list[str]:
         """What a glance at the model's own score and draws found, in sentences."""
         return self.checkup.problem_lines
@@ -153,7 +165,7 @@ class CheckResult:
         """How large what is wrong is, in a sentence; nothing where the model is not rejected."""
         if not self.rejected:
             return ""
-        if measured := size_sentence(self.seen, len(self.data), self.test.subject):
+        if measured := size_sentence(self.seen, self.rows_tested, self.test.subject):
             return measured
         if any(finding.estimate is not None for finding in self.seen):
             return ""  # its sentence tells the size
@@ -276,7 +288,7 @@ class CheckResult:
 
 def check(
     model: ModelLike | None,
-    x: PointsLike,
+    x: PointsLike | Source,
     *,
     test: GofTest | TestName | GofResult | None = None,
     level: float = 0.05,
@@ -295,8 +307,9 @@ def check(
     Args:
         model: q: anything `as_model` takes, or with a target `as_conditional`. Without a sampler points have
             no p-values and there are no regions; None where x is ScoredPoints.
-        x: data: tensor, array, frame, table, file path or ScoredPoints. Rows of a table keep the numbers that
-            they have in its file.
+        x: data: tensor, array, frame, table, ScoredPoints, or the path of a file or of a folder of parquet
+            parts. Rows of a table keep the numbers that they have in its file. Of more than 200,000 rows all
+            are tested, in one pass, and a sample is searched for where the model fails.
         test: as for `gof_test`; or the result of a test of the same model on the same data.
         level: of the test, of the coordinates together and of the regions together.
         fdr: accepted share of false discoveries in the list of points.
@@ -319,8 +332,18 @@ def check(
     check_level(level)
     check_level(fdr)
     check_choice(units, name="units", choices=UNITS)
-    given = load_table(x) if isinstance(x, str | Path) else x
-    if target is not None or is_conditional(model):
+    conditional = target is not None or is_conditional(model)
+    tested = test if isinstance(test, GofResult) else None
+    if tested is not None and tolerance is not None:
+        raise InputError("the result of a test has its own tolerance: pass it to that test")
+    asked = tolerant(None if isinstance(test, GofResult) else test, tolerance)
+    if tested is None and not conditional and not dependent:
+        by = in_one_pass(model, x, asked, level, seed, device, names=names, bounds=bounds)
+        if by is not None:
+            _warn(by.result)
+            return check_sample(by, level=level, fdr=fdr, seed=seed, units=units)
+    given, sampled = rows_at_once(x, asked, seed, whole=dependent or isinstance(model, Fitted))
+    if conditional:
         model, given = at_rows(model, given, target, names)
         names = given.columns
     adapted, points = model_and_points(model, given, device=device, bounds=bounds, names=names)
@@ -328,20 +351,35 @@ def check(
     columns = names if names is not None and used is given else getattr(used, "columns", None)
     within = coordinates_of(adapted)
     labels = column_names(columns, points.dim if within is None else columns_of(within, points.dim))
-    if isinstance(test, GofResult):
-        if tolerance is not None:
-            raise InputError("the result of a test has its own tolerance: pass it to that test")
-    else:
-        test = tolerant(test, tolerance)
-        place = points.x.device
+    if tested is None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DoubtfulWarning)  # told here, where the caller stands
-            test = gof_test(adapted, points, test, level, seed, place, dependent=dependent, names=labels)
-        for doubt in (*test.doubts, *map(str, test.caveats)):
-            warnings.warn(doubt, DoubtfulWarning, stacklevel=2)
-        test = replace(test, notes=(*test.notes, *reading_notes(given, used)))
-    found = diagnose(adapted, points, test, labels, level=level, fdr=fdr, seed=seed, units=units)
+            place = points.x.device
+            tested = gof_test(adapted, points, asked, level, seed, place, dependent=dependent, names=labels)
+        _warn(tested)
+        tested = replace(tested, notes=(*tested.notes, *sampled, *reading_notes(given, used)))
+    found = diagnose(adapted, points, tested, labels, level=level, fdr=fdr, seed=seed, units=units)
     return replace(found, rows=given.rows) if isinstance(given, Table) else found
+
+
+def _warn(test: GofResult) -> None:
+    """Of what is doubtful, where `check` was called."""
+    for doubt in (*test.doubts, *map(str, test.caveats)):
+        warnings.warn(doubt, DoubtfulWarning, stacklevel=3)
+
+
+def check_sample(
+    by: WentBy, *, level: float, fdr: float, seed: int, units: Units = "standard"
+) -> CheckResult:
+    """Where the model fails, looked for among rows chosen at random from those that went by."""
+    passed, within = by.result.examined.passed, coordinates_of(by.model)
+    dim = passed.sample.dim
+    labels = column_names(by.columns, dim if within is None else columns_of(within, dim))
+    rows = f"{len(passed.sample):,} rows, chosen at random"
+    note = f"Points, coordinates and regions were looked for among {rows}."
+    test = replace(by.result, notes=(*by.result.notes, note))
+    found = diagnose(by.model, passed.sample, test, labels, level=level, fdr=fdr, seed=seed, units=units)
+    return replace(found, rows=passed.rows)
 
 
 def diagnose(

@@ -57,7 +57,7 @@ def standing_out(examined: Examined, level: float) -> list[Entry]:
     entries = examined.entries.cpu()
     rows = torch.stack([entries, scale.mean.cpu(), scale.sd.cpu()])  # themselves, and under the model
     if examined.plain is not None:
-        rows = torch.stack([examined.plain[0], scale.mean.cpu(), examined.plain[1]])
+        rows = examined.plain.cpu()
     seen, plain = bench.seen(entries), bench.bench.parts(Seen(rows, rows))
     place = {(column.lens, column.number): k for k, column in enumerate(bench.columns)}
     telling = [

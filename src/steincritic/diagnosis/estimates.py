@@ -42,6 +42,11 @@ class Estimate:
         low, high = (self.value + errors / _Z * (end - self.value) for end in (self.low, self.high))
         return low <= other <= high
 
+    def narrowed(self, factor: float) -> "Estimate":
+        """With errors that are smaller by a factor, as more rows were counted than were looked at."""
+        low, high = (self.value + factor * (end - self.value) for end in (self.low, self.high))
+        return Estimate(self.value, low, high, self.expected, self.gap / factor)
+
     def only_if(self, holds: bool) -> "Estimate":
         return self if holds else replace(self, gap=0.0)
 
@@ -78,7 +83,12 @@ def skewness(x: Tensor, y: Tensor) -> Estimate:
 
 def share(inside: Tensor, expected: float, draws: float = math.inf) -> Estimate:
     """Share of points, with Wilson's interval; what is expected comes from so many draws."""
-    rate = Rate(int(inside.sum()), len(inside))
+    return counted_share(int(inside.sum()), len(inside), expected, draws)
+
+
+def counted_share(count: int, n: int, expected: float, draws: float = math.inf) -> Estimate:
+    """The same of counted points."""
+    rate = Rate(count, n)
     low, high = rate.interval()
     reach = (high if expected > rate.value else low) - rate.value
     error = math.sqrt(expected * (1 - expected) / draws)

@@ -9,7 +9,7 @@ lens saw, and is left out where others can be more definite. So are sentences th
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -80,6 +80,8 @@ def find(
     if coordinates is not None and examined.draws is None:  # nothing to compare the columns with
         names, coordinates = coordinates.names(names), None
     entries = standing_out(examined, level)
+    if examined.totals is not None and coordinates is None:
+        examined, data = _matched(examined, data)
     first: list[Finding] = []
     if examined.draws is None and (sizes := differences(data, lengths, level=level)):
         first = [_by_scores(one, names, subject) for one in sizes]
@@ -96,6 +98,16 @@ def find(
         if few and not any(_covers(other, one) for other in said):
             said.append(one)
     return (*first, *(one.finding for one in said))[:MOST]
+
+
+def _matched(examined: Examined, data: ScoredPoints) -> tuple[Examined, ScoredPoints]:
+    """Samples of data and model with means and covariances of all rows that went by."""
+    assert examined.totals is not None and examined.draws is not None
+    pairs = zip(examined.totals, (data, examined.draws), strict=True)
+    x, y = (total.matched(points.x.to("cpu", torch.float64)) for total, points in pairs)
+    return replace(examined, draws=ScoredPoints(y, examined.draws.score.cpu().double())), ScoredPoints(
+        x, data.score.cpu().double()
+    )
 
 
 def _by_scores(one: Difference, names: Sequence[str], subject: Subject) -> Finding:
@@ -243,7 +255,10 @@ def _beside_draws(
     kind, columns, place = entry.kind, entry.columns, torch.zeros(0)
     z, drawn = inner = [points.x.to("cpu", torch.float64) for points in (data, draws)]
     x, y = inner if within is None else (within.constrain(t)[0] for t in inner)
-    beside = words.Beside(x, y, names, subject, _positive(within, len(names)))
+    passed, narrower = examined.passed, 1.0
+    if passed is not None and within is None:
+        narrower = math.sqrt(len(x) / passed.n)
+    beside = words.Beside(x, y, names, subject, _positive(within, len(names)), narrower)
     if kind == "cell":
         return *_of_cell(entry, beside, examined, within), True
     if kind in DIRECTIONS:
@@ -264,7 +279,7 @@ def _beside_draws(
 def _of_cell(
     entry: Entry, beside: words.Beside, examined: Examined, within: Coordinates | None
 ) -> tuple[words.Told, tuple[int, ...], Tensor]:
-    n, part = len(beside.x), part_of(entry)
+    n, part = len(beside.x) if examined.passed is None else examined.passed.n, part_of(entry)
     share = float(part.shares[entry.index])
     count, expected = (n * share + value * math.sqrt(n * share) for value in (entry.raw, entry.mean))
     frame = examined.bench.bench.setting.frame

@@ -44,6 +44,7 @@ _SCALES = {
     "cell": _ROWS,
 }
 
+_NARROW = 0.005  # intervals that need four digits
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 
 
@@ -77,7 +78,8 @@ def _phrase(finding: Finding, subject: Subject) -> str | None:
     if finding.kind not in ("shift", "spread") or subject is not DATA:
         return None
     assert finding.estimate is not None and finding.interval is not None
-    value, low, high = (_digits(v) for v in (finding.estimate, *finding.interval))
+    few = abs(finding.interval[1] - finding.interval[0]) < _NARROW
+    value, low, high = (f"{v:.4f}" if few else _digits(v) for v in (finding.estimate, *finding.interval))
     if finding.kind == "shift":
         return f"the mean of {finding.names[0]} is off by {value} of a standard deviation ({low} to {high})"
     return f"{finding.names[0]} spreads {value} times as much as the model says ({low} to {high})"

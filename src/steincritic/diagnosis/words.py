@@ -25,13 +25,14 @@ class Beside:
     names: Sequence[str]
     subject: Subject = DATA
     positive: frozenset[int] = frozenset()  # columns on (0, inf), of which a ratio says more than a shift
+    narrower: float = 1.0  # errors of means, spreads and correlations, which more rows gave than these
 
     @property
     def model(self) -> str:
         return self.subject.model
 
     def rows(self, of_x: Tensor, of_y: Tensor) -> "Beside":
-        return replace(self, x=self.x[of_x], y=self.y[of_y])
+        return replace(self, x=self.x[of_x], y=self.y[of_y], narrower=1.0)
 
     def standard(self) -> tuple[Tensor, Tensor]:
         """Both in standard deviations from the mean of the model."""
@@ -44,8 +45,9 @@ Told = tuple[Estimate, str]
 
 def _shift(b: Beside, columns: Sequence[int]) -> Told:
     x, y, name = b.x[:, columns[0]], b.y[:, columns[0]], b.names[columns[0]]
-    e = estimates.shift(x, y)
-    means = f"mean {_units(x.mean(), y.std(), 100)}, the {b.model} says {_units(y.mean(), y.std(), 100)}"
+    e = estimates.shift(x, y).narrowed(b.narrower)
+    parts = 10 ** _digits(e)
+    means = f"mean {_units(x.mean(), y.std(), parts)}, the {b.model} says {_units(y.mean(), y.std(), parts)}"
     if columns[0] in b.positive and b.subject is DATA:
         ratio, low, high = (_number(1 + v * float(y.std() / y.mean())) for v in (e.value, e.low, e.high))
         return e, f"{name} is {ratio} times as large on average as the model says ({low} to {high}): {means}"
@@ -53,7 +55,7 @@ def _shift(b: Beside, columns: Sequence[int]) -> Told:
 
 
 def _spread(b: Beside, columns: Sequence[int]) -> Told:
-    e = estimates.spread(b.x[:, columns[0]], b.y[:, columns[0]])
+    e = estimates.spread(b.x[:, columns[0]], b.y[:, columns[0]]).narrowed(b.narrower)
     return e, spreads(b.names[columns[0]], e, b.subject)
 
 
@@ -74,7 +76,7 @@ def spreads(name: str, e: Estimate, subject: Subject, about: str = "") -> str:
 
 def _pair(b: Beside, columns: Sequence[int]) -> Told:
     j, k = columns
-    e = estimates.correlation(b.x[:, [j, k]], b.y[:, [j, k]])
+    e = estimates.correlation(b.x[:, [j, k]], b.y[:, [j, k]]).narrowed(b.narrower)
     return e, f"{b.names[j]} and {b.names[k]}: {_correlation(e, b.subject)}"
 
 
@@ -112,7 +114,7 @@ def _radial(b: Beside, columns: Sequence[int]) -> Told:
 
 
 def _scale(b: Beside, columns: Sequence[int]) -> Told:
-    e = estimates.mean_spread(*b.standard())
+    e = estimates.mean_spread(*b.standard()).narrowed(b.narrower)
     return e, all_spread(e, b.subject)
 
 
@@ -123,7 +125,7 @@ def all_spread(e: Estimate, subject: Subject, about: str = "") -> str:
 
 
 def _all_shifted(b: Beside, columns: Sequence[int]) -> Told:
-    e = estimates.mean_shift(*b.standard())
+    e = estimates.mean_shift(*b.standard()).narrowed(b.narrower)
     return e, f"All columns are shifted by {_two(e)[0]} standard deviations in the mean ({_two(e)[1]})"
 
 
@@ -167,7 +169,7 @@ KINDS: dict[str, Callable[[Beside, Sequence[int]], Told]] = {
 def direction(b: Beside, columns: Sequence[int], loadings: Tensor) -> Told:
     """The direction was chosen by the same data, so "about", and some standard errors are for the choice."""
     x, y = (t @ loadings.to(t) for t in b.standard())
-    e = estimates.spread(x, y)
+    e = estimates.spread(x, y).narrowed(b.narrower)
     e = replace(e, gap=max(0.0, e.gap - math.sqrt(2 * len(loadings))))
     sides = [[j for j in columns if (loadings[j] > 0) == up] for up in (True, False)]
     who = ", against ".join(listed([b.names[j] for j in side]) for side in sides if side)
@@ -180,7 +182,7 @@ def direction(b: Beside, columns: Sequence[int], loadings: Tensor) -> Told:
 
 
 def cell(count: float, expected: float, n: int, where: str, subject: Subject = DATA) -> Told:
-    e = estimates.share(torch.arange(n) < round(count), expected / n)
+    e = estimates.counted_share(round(count), n, expected / n)
     e = Estimate(round(count), n * e.low, n * e.high, expected, e.gap)
     points = f"{e.value} {subject.points.removesuffix('s') if e.value == 1 else subject.points}"
     return e, f"Around {where}: {points}, {expected:.{0 if expected >= 3 else 1}f} expected"
@@ -307,16 +309,24 @@ def _units(value: Tensor, sd: Tensor, parts: int) -> str:
     return f"{round(float(value), digits) + 0.0:.{max(0, min(digits, 12))}f}"
 
 
-def _number(value: float) -> str:
-    return f"{value:.2f}".replace("-0.00", "0.00")
+def _number(value: float, digits: int = 2) -> str:
+    return f"{round(value, digits) + 0.0:.{digits}f}"
+
+
+def _digits(e: Estimate) -> int:
+    """Two behind the point, and more where an interval would be a single number."""
+    width = max(e.high - e.low, 1e-9)
+    return 2 if width >= 0.01 else math.ceil(-math.log10(width)) + 1
 
 
 def _two(e: Estimate) -> tuple[str, str]:
-    return _number(e.value), f"{_number(e.low)} to {_number(e.high)}"
+    value, low, high = (_number(v, _digits(e)) for v in (e.value, e.low, e.high))
+    return value, f"{low} to {high}"
 
 
 def _correlation(e: Estimate, subject: Subject, about: str = "") -> str:
-    return f"correlation {_two(e)[0]} ({_two(e)[1]}), the {subject.model} says {about}{_number(e.expected)}"
+    expected = _number(e.expected, _digits(e))
+    return f"correlation {_two(e)[0]} ({_two(e)[1]}), the {subject.model} says {about}{expected}"
 
 
 def _percent(e: Estimate, what: str) -> str:

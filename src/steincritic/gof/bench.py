@@ -31,7 +31,7 @@ from steincritic.models.base import Model
 from steincritic.rng import derive
 
 if TYPE_CHECKING:
-    from steincritic.gof.one_pass import Passed
+    from steincritic.gof.one_pass import Passed, Total
 
 NARROW = 3.0  # widest over narrowest direction of the model from which on whitening changes something
 _PIECE = (256, 2**18)  # rows summed up at a time, at least, and their coordinates
@@ -242,8 +242,9 @@ class Examined:
     entries: Tensor  # (k,) of the dataset
     null: Tensor  # (b, m) evidence of null sets
     draws: ScoredPoints | None  # of the model, in the coordinates of the data, where it has any
-    plain: Tensor | None = None  # (2, k): entries and their standard errors, where `entries` are studentized
+    plain: Tensor | None = None  # (3, k): entries, under the model, their errors, where `entries` are scaled
     passed: "Passed | None" = None  # what is known of all rows, where they went by in one pass
+    totals: "tuple[Total, Total] | None" = None  # of these rows, and of those of all null sets
 
 
 def label_of(lens: Lens) -> str:

@@ -21,7 +21,7 @@ from steincritic.gof.fitted import Fitted
 from steincritic.gof.forecast import Forecast, begin
 from steincritic.gof.fssd import Fssd
 from steincritic.gof.kernel import Ksd
-from steincritic.gof.large import Large, large_source, loaded, on_disk, some_rows
+from steincritic.gof.large import Large, WentBy, large_source, loaded, on_disk, some_rows
 from steincritic.gof.moment_box import Gaps
 from steincritic.gof.plan import PLENTIFUL
 from steincritic.gof.result import Caveat, GofResult
@@ -95,10 +95,10 @@ def gof_test(
     went_by = (
         None
         if conditional or dependent
-        else in_one_pass(model, x, test, level, seed, device, names=names, bounds=bounds)
+        else in_one_pass(model, x, test, level, seed, device, names=names, bounds=bounds, before=before)
     )
     if went_by is not None:
-        return _doubted(went_by)
+        return _doubted(went_by.result)
     x, sampled = rows_at_once(x, test, seed, whole=dependent or isinstance(model, Fitted))
     if conditional:
         model, x = at_rows(model, x, target, names)
@@ -145,7 +145,8 @@ def in_one_pass(
     *,
     names: Sequence[str] | None,
     bounds: Bounds | None,
-) -> GofResult | None:
+    before: Callable[[Forecast], None] | None = None,
+) -> WentBy | None:
     """The test of rows that are too many to be tested at once; None where they are not, or need to be."""
     source = large_source(x, test)
     if source is None or model is None or isinstance(model, Fitted):
@@ -155,14 +156,13 @@ def in_one_pass(
     if not isinstance(chosen, Combined) or not chosen.goes_by(unbounded(adapted), source.rows):
         return None
     large = Large.of(adapted, source, bounds=bounds, names=names)
-    tested = large.tested(chosen, level=level, seed=seed, device=device)
-    if tested is None:
+    by = large.tested(chosen, level=level, seed=seed, device=device, before=before)
+    if by is None:
         return None
-    free, result = tested
-    head = result.examined.passed.head
-    notes = [] if reason is None else [f"Test {chosen.name}: {reason}."]
-    told = (*notes, *result.notes, *bounds_notes(free, head.dim, large.columns))
-    return replace(result, notes=told, caveats=caveats_of(result, free, head, large.columns))
+    head, notes = by.result.examined.passed.head, [] if reason is None else [f"Test {chosen.name}: {reason}."]
+    told = (*notes, *by.result.notes, *bounds_notes(by.model, head.dim, by.columns))
+    caveats = caveats_of(by.result, by.model, head, by.columns)
+    return replace(by, result=replace(by.result, notes=told, caveats=caveats))
 
 
 def rows_at_once(
@@ -172,8 +172,7 @@ def rows_at_once(
     source = large_source(x, test) if on_disk(x) and not whole else None
     if source is None:
         return loaded(x), []
-    table, said = some_rows(source, seed=seed)
-    return table, [said]
+    return some_rows(source, seed=seed)
 
 
 def bounds_notes(model: Model | None, dim: int, names: Sequence[object] | None) -> tuple[str, ...]:

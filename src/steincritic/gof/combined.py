@@ -161,6 +161,10 @@ class Combined:
         """The test, before anything is computed; each result is made when it is asked for."""
         return CombinedRun(self._against(model, datasets), level, tuple(seeds))
 
+    def at_once(self, model: Model | None, n: int) -> bool:
+        """Are n rows compared with null sets of n rows each?"""
+        return isinstance(model, SamplingModel) and self.slowness == 1 and not self.goes_by(model, n)
+
     def goes_by(self, model: Model | None, n: int) -> bool:
         """Do n rows go by in one pass?"""
         plain = isinstance(model, SamplingModel) and not isinstance(model, AtRows | Fitted)

@@ -7,7 +7,7 @@ they stand out from the first null sets by far, the quick lenses will decide.
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,8 +23,10 @@ from steincritic.gof.combined import LOOKED, QUICK_LOOKED, Combined, CombinedRun
 from steincritic.gof.crossfit import DRAWS, CrossFit
 from steincritic.gof.null import draws_for
 from steincritic.gof.null_runs import NullRuns
+from steincritic.gof.one_pass import Block, sample_size, sums_and_sample
 from steincritic.gof.result import GofResult
 from steincritic.gof.split import Split, split_sizes
+from steincritic.gof.streamed import Streamed
 from steincritic.gof.test import GofTest
 from steincritic.gof.thresholds import choose_threshold
 from steincritic.lenses.critics import Critics
@@ -109,7 +111,11 @@ class Begun:
 def begin(test: GofTest, model: Model | None, points: ScoredPoints, *, level: float, seed: int) -> Begun:
     """What the forecast makes, the test has."""
     alone = points.alone()
-    if isinstance(test, Combined) and isinstance(model, SamplingModel) and test.slowness == 1:
+    if (
+        isinstance(test, Combined)
+        and isinstance(model, SamplingModel)
+        and not test.goes_by(model, len(points))
+    ):
         run = test.begin(model, alone, level=level, seeds=[seed])
         return Begun(lambda: _of_combined(run), lambda: run.result(0))
     return Begun(
@@ -143,6 +149,32 @@ def _of_combined(run: CombinedRun) -> Forecast:
     own, other = _seconds_of_critics(run.config.critics, run.datasets.x, run.config.engine)
     expected, most = (own + other * max(0, count - trained) for count in (looked, plan.draws))
     return forecast + Part(f"up to {plan.draws:,} with critics", 0.0 if clear else expected, most)
+
+
+def of_streamed(test: Streamed, blocks: Iterator[Block], n: int) -> Forecast:
+    """Of about n rows that go by in one pass; the first two blocks of them are timed."""
+    plan, sizes = test.planned(n)
+    for _ in range(2):  # the first one pays for the start
+        start = time.perf_counter()
+        block = next(blocks, None)
+        if block is not None:
+            took = time.perf_counter() - start
+            last, start = block, time.perf_counter()
+            sums_and_sample((test.bench, last, 0, sample_size(last.points.dim), 0))
+            own = time.perf_counter() - start
+    threads = torch.get_num_threads() if test.engine == "threads" else 1
+    passing = n / len(last.points) * max(took, (took + own) / threads)
+    runs = test.null_sums(sizes)
+    each = _seconds_each(runs, sizes.sets) if runs.known < sizes.sets else 0.0
+    null = each * max(0, sizes.sets - runs.known)
+    what = f"{sizes.sets:,} null sets of {sizes.rows:,} rows"
+    forecast = Forecast((Part(f"one pass over {n:,} rows", passing, passing), Part(what, null, null)))
+    if test.config.critics is None:
+        return forecast
+    sample = last.points.x.new_empty(sample_size(last.points.dim), last.points.dim)
+    split = Split(draws=max(999, plan.draws))
+    (part,) = _of_split(split, test.model, ScoredPoints(sample, sample)).parts
+    return forecast + replace(part, seconds=0.0)  # of so many rows quick lenses mostly decide
 
 
 def _seconds_each(runs: NullRuns, most: int) -> float:

@@ -1,14 +1,16 @@
 """More rows than a test takes at once: they go by in the combined test, others get a sample of them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from steincritic.data.layout import Table
 from steincritic.data.points import PointsLike, ScoredPoints, arranged, reading_notes, scored, within_bounds
 from steincritic.data.source import Source, as_source, sampled
+from steincritic.data.tables import load_table
 from steincritic.devices import DeviceLike, resolve_device
 from steincritic.gof.combined import Combined
+from steincritic.gof.forecast import Forecast, of_streamed
 from steincritic.gof.one_pass import scored_blocks
 from steincritic.gof.result import GofResult
 from steincritic.gof.streamed import Streamed
@@ -34,15 +36,25 @@ def on_disk(x: object) -> bool:
 
 def loaded(x: PointsLike | Source) -> PointsLike:
     """The whole table of a source or a file; anything else as it is."""
-    if not on_disk(x):
-        return x
-    return Table.cat(list(as_source(x).blocks(2**16)))
+    if isinstance(x, str | Path):
+        return load_table(x)
+    return Table.cat(list(x.blocks(2**16))) if isinstance(x, Source) else x
 
 
-def some_rows(source: Source, *, seed: int) -> tuple[Table, str]:
+def some_rows(source: Source, *, seed: int) -> tuple[Table, list[str]]:
     """A sample for a test that takes all rows at once, and a sentence about it."""
     table, count = sampled(source, LARGE, seed=derive(seed, "sample"))
-    return table, f"Tested on {len(table):,} of {count:,} rows, chosen at random: this test takes no more."
+    few = f"Tested on {len(table):,} of {count:,} rows, chosen at random: this test takes no more at once."
+    return table, [few] if len(table) < count else []
+
+
+@dataclass(frozen=True, eq=False)
+class WentBy:
+    """The result of a test of rows that went by."""
+
+    model: Model  # in coordinates without bounds
+    result: GofResult
+    columns: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,16 +81,25 @@ class Large:
         return used if self.names is None else tuple(map(str, self.names))
 
     def tested(
-        self, test: Combined, *, level: float, seed: int, device: DeviceLike
-    ) -> tuple[Model, GofResult] | None:
-        """The model in coordinates without bounds, and the result; None where rows are not so many."""
+        self,
+        test: Combined,
+        *,
+        level: float,
+        seed: int,
+        device: DeviceLike,
+        before: Callable[[Forecast], None] | None = None,
+    ) -> WentBy | None:
+        """None where rows are not so many after all."""
         first = scored(self.model, self.head, names=self.names).x
         like, free = first[:0].to(resolve_device(device, first)), unbounded(self.model)
         streamed = Streamed(test, free, like, level=level, seed=seed)
+        if before is not None:
+            some = scored_blocks(self.model, self.source, device=device, names=self.names)
+            before(of_streamed(streamed, some, self.source.rows))
         passed = streamed.look(scored_blocks(self.model, self.source, device=device, names=self.names))
         if passed.n <= test.exact_up_to:
             return None
         given = replace(self.head, dropped=passed.dropped)
         result = streamed.result(passed)
         notes = reading_notes(given, arranged(given, self.model))
-        return free, replace(result, notes=(*result.notes, *notes))
+        return WentBy(free, replace(result, notes=(*result.notes, *notes)), self.columns)

@@ -205,7 +205,9 @@ class Look:
         bench = CalibratedBench(Bench(self.halves.whole, lenses, prepared), scale, tuple(tails))
         evidence = torch.stack(rows, -1).cpu()
         null, seen = evidence[1 + reference :], torch.cat(entries).cpu()
-        return evidence[0], Examined(bench, seen, null, None, torch.cat(plain, -1).cpu())
+        values, errors = torch.cat(plain, -1).cpu()
+        told = torch.stack([values, scale.mean.cpu(), errors])
+        return evidence[0], Examined(bench, seen, null, None, told)
 
     @cached_property
     def ranked(self) -> Ranked:

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from steincritic.data.frame import Frame
 from steincritic.data.layout import Rows
 from steincritic.data.points import ScoredPoints, scored
 from steincritic.data.source import Sample, Source
@@ -18,7 +19,7 @@ from steincritic.gof.bench import Bench, piece_rows
 from steincritic.lenses.lens import Seen
 from steincritic.models.base import Model
 
-SAMPLE = 50_000  # rows, chosen at random, on which a critic is trained and findings are looked for
+_SAMPLE = (50_000, 2**23)  # rows, chosen at random, for a critic and for findings; coordinates, at most
 _HEAD = 5_000  # first rows, in which what a test takes for granted is looked at
 _PIECES = 8  # summed up together by a thread
 _PAIRED = 200  # columns up to which correlations are counted
@@ -36,6 +37,11 @@ class Block:
 def block_rows(dim: int) -> int:
     """Rows of a block: whole pieces, so that sums do not depend on how data came in."""
     return _PIECES * piece_rows(dim)
+
+
+def sample_size(dim: int) -> int:
+    most, numbers = _SAMPLE
+    return max(1000, min(most, numbers // dim))
 
 
 def scored_blocks(
@@ -82,7 +88,7 @@ def one_pass(
     bench: Bench,
     blocks: Iterable[Block],
     *,
-    size: int = SAMPLE,
+    size: int,
     seed: int = 0,
     engine: EngineName = "threads",
     address: str | None = None,
@@ -150,8 +156,39 @@ class PreparedMeans:
     def of_sums(self, sums: Tensor, n: int) -> Tensor:
         return sums[..., :0]
 
+    def total(self, sums: Tensor, n: int, frame: Frame) -> "Total":
+        """Of n rows with these (p,) sums, in the units of the data."""
+        first, second = (sums.cpu() / n).split([self.dim, self.width - self.dim])
+        frame = Frame(frame.location.cpu(), frame.scale.cpu())
+        if self.dim > _PAIRED:
+            covariance = torch.diag(second - first.square())
+        else:
+            covariance = second.unflatten(-1, (self.dim, self.dim)) - first.outer(first)
+        return Total(n, frame.location + frame.scale * first, covariance * frame.scale.outer(frame.scale))
+
     def entries(self, datasets: ScoredPoints, seeds: Sequence[int]) -> Tensor:
         return datasets.x.new_zeros(len(datasets.x), 0)
 
     def numbers(self, seen: Seen) -> Mapping[str, Tensor]:
         return {}
+
+
+@dataclass(frozen=True, eq=False)
+class Total:
+    """Mean and covariance of all rows; of columns one by one where there are very many."""
+
+    n: int
+    mean: Tensor  # (d,)
+    covariance: Tensor  # (d, d)
+
+    def matched(self, x: Tensor) -> Tensor:
+        """Some rows, moved a little so that they have the mean and the covariance of all rows."""
+        z = x - x.mean(0)
+        own = z.T @ z / len(z) if x.shape[1] <= _PAIRED else torch.diag(z.square().mean(0))
+        (wanted, failed), (root, singular) = (
+            torch.linalg.cholesky_ex(matrix) for matrix in (self.covariance, own)
+        )
+        if int(failed) or int(singular):  # columns that decide each other
+            return z + self.mean
+        moved: Tensor = torch.linalg.solve_triangular(root, z.T, upper=False).T @ wanted.T
+        return moved + self.mean

@@ -26,7 +26,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from steincritic.data.points import ScoredPoints
+from steincritic.data.frame import Frame
+from steincritic.data.points import ScoredPoints, sample_points
 from steincritic.engine import EngineName
 from steincritic.gof.bench import Bench, CalibratedBench, Examined, among_themselves
 from steincritic.gof.cache import NullCache
@@ -35,7 +36,16 @@ from steincritic.gof.hypothesis import Hypothesis
 from steincritic.gof.multiplier import with_clip
 from steincritic.gof.null import as_null_tensor
 from steincritic.gof.null_runs import NullRuns, NullSets
-from steincritic.gof.one_pass import Block, Means, Passed, blocks_of, one_pass
+from steincritic.gof.one_pass import (
+    Block,
+    Means,
+    Passed,
+    PreparedMeans,
+    Total,
+    blocks_of,
+    one_pass,
+    sample_size,
+)
 from steincritic.gof.plan import Plan
 from steincritic.gof.ranked import Ranked, loudness
 from steincritic.gof.result import GofResult
@@ -45,6 +55,7 @@ from steincritic.models.base import SamplingModel
 from steincritic.rng import derive
 
 _SETS = 399  # null sets, at least
+_FEWEST_DRAWS = 4_000  # of the model, beside which sentences put the data
 _TIMES = 2  # rows of null sets in all, per row of the data
 _ROWS = (
     3_000,
@@ -78,7 +89,7 @@ class Sizes:
     def _less_skewed(self) -> float:
         """Skewness of the gap between data and null sets, in that of a mean of m rows."""
         n, m, total = self.n, self.rows, self.in_all
-        return math.sqrt(m) * (1 / n**2 - 1 / total**2) / (1 / n + 1 / total) ** 1.5
+        return math.sqrt(m * (1 / n + 1 / total)) * (1 / n - 1 / total) / (1 / n + 1 / total)
 
     def seeing(self, calibrated: CalibratedBench) -> CalibratedBench:
         """The bench for such data: entries that are linear in sums have less skewness."""
@@ -104,9 +115,22 @@ class Streamed:
         )
         self.engine: EngineName = config.engine or ("threads" if like.device.type == "cpu" else "serial")
 
+    def planned(self, n: int) -> tuple[Plan, Sizes]:
+        """For n rows."""
+        dim = self.like.shape[-1]
+        plan = Plan.of(self.config, n, dim, self.level, self.like.device.type)
+        return plan, Sizes.of(n, dim, plan.sets)
+
     def look(self, blocks: Iterable[Block]) -> Passed:
         seed = derive(self.seed, "sample")
-        return one_pass(self.bench, blocks, seed=seed, engine=self.engine, address=self.config.address)
+        return one_pass(
+            self.bench,
+            blocks,
+            size=sample_size(self.like.shape[-1]),
+            seed=seed,
+            engine=self.engine,
+            address=self.config.address,
+        )
 
     def null_sums(self, sizes: Sizes) -> NullRuns:
         """(B, p) of the first B null sets."""
@@ -133,9 +157,7 @@ class _Judged:
 
     def __init__(self, test: Streamed, passed: Passed) -> None:
         self.test, self.passed = test, passed
-        dim, device = test.like.shape[-1], test.like.device.type
-        self.plan = Plan.of(test.config, passed.n, dim, test.level, device)
-        self.sizes = Sizes.of(passed.n, dim, self.plan.sets)
+        self.plan, self.sizes = test.planned(passed.n)
         self.runs = test.null_sums(self.sizes)
 
     @cached_property
@@ -144,13 +166,34 @@ class _Judged:
 
     @cached_property
     def examined(self) -> Examined:
-        bench, m = self.test.bench, self.sizes.rows
+        bench, m, n, sums = self.test.bench, self.sizes.rows, self.passed.n, self.passed.sums
         null = bench.of_sums(self.null_means * m, m)
-        data = self.sizes.brought(self.passed.sums / self.passed.n, self.null_means)
+        data = self.sizes.brought(sums / n, self.null_means)
         calibrated = self.sizes.seeing(CalibratedBench.by(bench, null))
         _, evidence = among_themselves(bench, null)
-        entries = bench.of_sums(data[None] * m, m)[0]
-        return Examined(calibrated, entries, evidence, self.test.draws, passed=self.passed)
+        of_model = self.null_means.mean(0) * n
+        return Examined(
+            calibrated,
+            bench.of_sums(data[None] * m, m)[0],
+            evidence,
+            self._draws,
+            plain=torch.cat([bench.of_sums(torch.stack([sums, of_model]), n), calibrated.scale.sd[None]]),
+            passed=self.passed,
+            totals=(self._total(sums, n), self._total(of_model * self.sizes.in_all / n, self.sizes.in_all)),
+        )
+
+    def _total(self, sums: Tensor, n: int) -> Total:
+        means = self.test.bench.prepared[-1]
+        assert isinstance(means, PreparedMeans) and isinstance(self.test.bench.setting.frame, Frame)
+        return means.total(sums[-means.width :], n, self.test.bench.setting.frame)
+
+    @property
+    def _draws(self) -> ScoredPoints:
+        """As many per row of the sample as null sets have rows per row of the data."""
+        sizes, sample = self.sizes, len(self.passed.sample)
+        count = max(_FEWEST_DRAWS, min(4 * sample, round(sample * sizes.in_all / sizes.n)))
+        seed = derive(self.test.config.null_seed, "beside")
+        return sample_points(self.test.model, count, seed=seed, like=self.test.like)
 
     @cached_property
     def ranked(self) -> Ranked:

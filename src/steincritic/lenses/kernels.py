@@ -100,7 +100,8 @@ class PreparedKernels:
         w = self.frequencies.to(sums)
         shape = (self.size, 2, w.shape[1] + 1, len(w))
         waves = sums[:, :-1].unflatten(-1, shape).mT.unbind(1)
-        squares = [_length(*both.unbind(1), 2**k * w) / len(w) for k, both in enumerate(waves)]
+        pairs = [both.unbind(1) for both in waves]
+        squares = [_length(even, odd, 2**k * w) / len(w) for k, (even, odd) in enumerate(pairs)]
         return (torch.stack(squares, -1) - self._diagonal(sums[:, -1], n)) / (n * (n - 1))
 
     def _of_pairs(self, datasets: ScoredPoints) -> Tensor:

@@ -105,7 +105,7 @@ def check_shape(image_shape: tuple[int, ...] | None, dim: int) -> None:
 
 
 def _verdict(diagnosis: CheckResult) -> str:
-    test, n = diagnosis.test, f"{len(diagnosis.data):,}"
+    test, n = diagnosis.test, f"{diagnosis.rows_tested:,}"
     if test.subject is not DATA or test.tolerance is not None:
         return test.verdict
     if not test.rejected:
