@@ -16,8 +16,8 @@ import steincritic
 import steincritic_studies
 
 LAYERS = (
-    "shapes errors rng files display devices engine models data stein critics training lenses gof diagnosis "
-    "learning report public testing integrations cli __main__"
+    "shapes errors rng files display devices cluster engine models data stein critics training lenses gof "
+    "diagnosis learning report public testing integrations cli __main__"
 ).split()
 MATHEMATICS = {"models", "stein", "critics", "training"}
 
@@ -182,9 +182,10 @@ def command_line_alone_parses(modules):
 
 
 def nothing_is_unpickled(modules):
-    """A file of someone else must not run code."""
+    """A file of someone else must not run code; what travels between the processes of a cluster is ours."""
     for module in modules:
-        yield from (f"{module.at(i.line)} imports {i.name}" for i in module.imports if i.root in PICKLES)
+        pickles = PICKLES - ({"cloudpickle"} if module.name == "cluster.py" else set())
+        yield from (f"{module.at(i.line)} imports {i.name}" for i in module.imports if i.root in pickles)
         for called, node in module.calls:
             if called in PICKLES:
                 yield f"{module.at(node.lineno)} calls {called}"

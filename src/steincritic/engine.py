@@ -4,35 +4,28 @@ Workers compute on one thread each, so they do not fight for cores, and all engi
 the last bit. Only the calling thread writes files. A piece of work should last a second or more.
 """
 
-import logging
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from typing import Any, Literal, TypeVar, get_args
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from typing import Literal, TypeVar, get_args
 
 import torch
 
-from steincritic.errors import InputError, check_choice
+from steincritic.cluster import Cluster, check_address, opened
+from steincritic.errors import InputError, WorkerError, check_choice
 
 EngineName = Literal["serial", "threads", "local", "dask"]
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
 
-class WorkerError(RuntimeError):
-    """A worker was lost; `index` is the item it worked on, where that is known."""
-
-    def __init__(self, message: str, index: int | None = None) -> None:
-        super().__init__(message)
-        self.index = index
-
-
 def spread(
     function: Callable[[Item], Made],
     items: Iterable[Item],
-    engine: EngineName = "serial",
+    engine: EngineName | None = None,
     *,
     address: str | None = None,
     workers: int | None = None,
@@ -43,18 +36,22 @@ def spread(
         function: importable by its name where processes are used.
         items: plain data and tensors, which travel between processes.
         engine: "serial", this thread, right for a GPU; "threads" of this process, which share its memory;
-            "local", processes of this machine; "dask".
-        address: of a Dask scheduler; without it a cluster is started on the loopback interface.
+            "local", processes of this machine; "dask". By default the one that is in use, else "serial".
+        address: of a Dask scheduler; without it the Dask client that is open in this process is used, else a
+            cluster is started on the loopback interface.
         workers: threads or processes to start; by default as many threads as torch computes on, and one
             process per core.
     """
+    place = _IN_USE.get() if engine is None else None
+    place = place or _Place(engine or "serial", address, workers)
+    engine = place.engine
     if engine == "serial":
         return ((k, function(item)) for k, item in enumerate(items))
     if engine == "threads":
         return _threads(function, items, workers or torch.get_num_threads())
     if engine == "local":
         return _local(function, items, workers or cores())
-    return _dask(function, items, address, workers or cores())
+    return _dask(function, items, place)
 
 
 @contextmanager
@@ -130,42 +127,79 @@ def _local(
 
 
 def _dask(
-    function: Callable[[Item], Made], items: Iterable[Item], address: str | None, workers: int
+    function: Callable[[Item], Made], items: Iterable[Item], place: "_Place"
 ) -> Generator[tuple[int, Made], None, None]:
-    with _dask_client(address, workers) as client:
-        from distributed import as_completed
-
-        futures = [client.submit(_alone, function, k, item, pure=False) for k, item in enumerate(items)]
-        numbers = {future.key: k for k, future in enumerate(futures)}
-        for future in as_completed(futures, loop=client.loop):
-            error = future.exception()
-            if error is None:
-                yield future.result()
-            elif type(error).__module__.startswith("distributed"):  # the cluster's, such as a killed worker
-                raise WorkerError(f"{type(error).__name__}: {error}", numbers[future.key])
-            else:
-                raise error
+    with place.cluster() as cluster:
+        yield from cluster.spread(function, items)
 
 
-def _dask_client(address: str | None, workers: int) -> Any:
-    """Connected to the address, or to a cluster on the loopback interface that closes with the client."""
-    try:
-        from distributed import Client
-    except ImportError:
-        raise InputError("engine dask needs distributed: pip install 'steincritic[dask]'") from None
-    own_cluster: dict[str, Any] = {
-        "host": "127.0.0.1",
-        "n_workers": workers,
-        "threads_per_worker": 1,
-        "dashboard_address": "127.0.0.1:0",  # any free port
-        "memory_limit": None,
-        "silence_logs": logging.ERROR,
-        "preload": "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)",  # Ctrl-C is the client's
-    }
-    try:
-        return Client(address, set_as_default=False, timeout=10, **({} if address else own_cluster))
-    except (OSError, ValueError) as error:
-        raise InputError(f"no Dask scheduler answers at {address}: {error}") from None
+class _Place:
+    """An engine with the cluster that it keeps while it is in use."""
+
+    def __init__(self, engine: EngineName, address: str | None, workers: int | None = None) -> None:
+        self.engine, self.address, self.workers = engine, address, workers
+        self.kept: ExitStack | None = None
+        self._open: Cluster | None = None
+
+    @contextmanager
+    def cluster(self) -> Iterator[Cluster]:
+        """Kept open where the place is in use, else for this once."""
+        if self.kept is None:
+            with opened(self.address, self.workers) as cluster:
+                yield cluster
+            return
+        if self._open is None:
+            self._open = self.kept.enter_context(opened(self.address, self.workers))
+        yield self._open
+
+
+_IN_USE: ContextVar[_Place | None] = ContextVar("engine", default=None)
+
+
+@contextmanager
+def using(engine: EngineName | None, address: str | None = None) -> Iterator[None]:
+    """What is spread in here without an engine of its own goes to this one, by one cluster all the while.
+
+    None leaves things as they are. Workers do not know of it: there every piece of work is on its own.
+    """
+    if engine is None and address is None:
+        yield
+        return
+    check_engine(engine or "serial", address)
+    place, before = _Place(engine or "serial", address), _IN_USE.get()
+    if before is not None and (before.engine, before.address) == (place.engine, place.address):
+        yield
+        return
+    with ExitStack() as place.kept:
+        if address is not None:  # a wrong one is told before anything else is done
+            with place.cluster():
+                pass
+        token = _IN_USE.set(place)
+        try:
+            yield
+        finally:
+            _IN_USE.reset(token)
+
+
+def in_use() -> EngineName | None:
+    place = _IN_USE.get()
+    return None if place is None else place.engine
+
+
+def apart() -> bool:
+    """Whether the engine in use has processes of its own."""
+    return in_use() in ("local", "dask")
+
+
+def at_a_time() -> int:
+    """Pieces of work that the engine in use does at the same time."""
+    place = _IN_USE.get()
+    if place is None or not apart():
+        return torch.get_num_threads() if in_use() in (None, "threads") else 1
+    if place.engine == "local":
+        return cores()
+    with place.cluster() as cluster:
+        return cluster.threads
 
 
 def cores() -> int:
@@ -178,3 +212,5 @@ def check_engine(engine: str, address: str | None) -> None:
     check_choice(engine, name="engine", choices=get_args(EngineName))
     if address is not None and engine != "dask":
         raise InputError(f"address is for engine dask, not for {engine}: got {address!r}")
+    if address is not None:
+        check_address(address)

@@ -17,6 +17,14 @@ class DivergedError(RuntimeError):
     """Training of a critic met a non-finite loss; nothing may be concluded from that critic."""
 
 
+class WorkerError(RuntimeError):
+    """A worker was lost; `index` is the item it worked on, where that is known."""
+
+    def __init__(self, message: str, index: int | None = None) -> None:
+        super().__init__(message)
+        self.index = index
+
+
 class FileFormatError(InputError):
     """A file is not what its name or its place says."""
 

@@ -21,8 +21,8 @@ from typing import Any, TypeVar
 
 import torch
 
-from steincritic.engine import EngineName, WorkerError, check_engine, cores, spread
-from steincritic.errors import DoubtfulWarning, FileFormatError, InputError, check_count
+from steincritic.engine import EngineName, check_engine, cores, spread
+from steincritic.errors import DoubtfulWarning, FileFormatError, InputError, WorkerError, check_count
 from steincritic.files import json_digest, write_atomically
 from steincritic.training.progress import StepBar
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from steincritic.engine import WorkerError, spread
+from steincritic.engine import spread
+from steincritic.errors import WorkerError
 
 
 def dies_once(item):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from steincritic.cli.folders import alone_in
 from steincritic.cli.streams import Standing, shown
-from steincritic.errors import DivergedError, InputError
+from steincritic.errors import DivergedError, InputError, WorkerError
 
 if TYPE_CHECKING:
     from steincritic.cli.options import Options
@@ -67,7 +67,8 @@ def perform(command: "Options", manner: Manner) -> int:
     os.environ["MPLBACKEND"] = "agg"  # pictures go to files; a backend that is not there would cost them
     with _output(manner), alone_in(command.folder), _signs_of_life(needed=not command.tells):
         try:
-            return command()
+            with command.place():
+                return command()
         except SystemExit as exited:  # of a user's model, say; its code would pass for a verdict
             raise InputError(f"the program was ended from within, with exit code {exited.code}") from exited
         except KeyboardInterrupt as interrupt:
@@ -166,7 +167,7 @@ def _line(error: BaseException) -> str | None:
         return f"out of memory ({said or 'of this machine'}); pass fewer rows or columns"
     if isinstance(error, ImportError):
         return f"a package that is needed cannot be imported: {said}"
-    return said if isinstance(error, InputError | DivergedError | OSError) else None
+    return said if isinstance(error, InputError | DivergedError | WorkerError | OSError) else None
 
 
 def _warning(message: Warning | str, *_: object, **__: object) -> str:

@@ -8,7 +8,7 @@ shows `Advanced` options after the others.
 import csv
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -19,6 +19,7 @@ import tyro
 from steincritic.cli.folders import prepare
 from steincritic.cli.guard import after, print_json
 from steincritic.cli.parsing import ADVANCED
+from steincritic.cluster import check_address
 from steincritic.errors import (
     DoubtfulWarning,
     InputError,
@@ -69,6 +70,10 @@ class Options:
         """Refuse what can be seen to be wrong without torch."""
         if self.folder is not None:
             prepare(self.folder)
+
+    def place(self) -> AbstractContextManager[None]:
+        """Where the work is done."""
+        return nullcontext()
 
     def __call__(self) -> int:
         """The work; the exit code."""
@@ -248,7 +253,30 @@ class OnDevice(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TestOptions(OnDevice, Seeded):
+class OnEngine(Options):
+    engine: Advanced[Literal["serial", "threads", "local", "dask"] | None] = None
+    """Where the work is done: serial (one thread), threads, local (processes) or dask; by default threads on
+    a CPU, serial on a GPU. The numbers are the same."""
+    address: Advanced[str | None] = None
+    """Address of a Dask scheduler, such as tcp://10.0.0.5:8786; without it workers are started on this
+    machine."""
+
+    def check(self) -> None:
+        super().check()
+        if self.address is not None and self.engine != "dask":
+            given = f"got --engine {self.engine}" if self.engine else "which is not given"
+            raise InputError(f"--address is for --engine dask, {given}")
+        if self.address is not None:
+            check_address(self.address)
+
+    def place(self) -> AbstractContextManager[None]:
+        from steincritic.engine import using
+
+        return using(self.engine, self.address)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestOptions(OnEngine, OnDevice, Seeded):
     """Which test, and its settings: all that the command line knows about tests is here."""
 
     __test__: ClassVar[bool] = False  # not one for pytest
@@ -268,11 +296,6 @@ class TestOptions(OnDevice, Seeded):
     block."""
     cache: Advanced[bool] = True
     """Keep null runs on disk and use them again."""
-    engine: Advanced[Literal["serial", "threads", "local", "dask"] | None] = None
-    """Where null runs are computed: serial (one thread), threads, local (processes) or dask; by default
-    threads on a CPU, serial on a GPU."""
-    address: Advanced[str | None] = None
-    """Address of a Dask scheduler; without it a cluster is started on this machine."""
 
     tests: ClassVar[tuple[str, ...]] = TESTS
 
@@ -297,9 +320,6 @@ class TestOptions(OnDevice, Seeded):
             raise InputError(f"precision is a p-value in (0, 1), such as 0.001: got {self.precision!r}")
         if self.precision is not None and self.draws is not None:
             raise InputError("pass --draws or --precision, not both: the precision decides the draws")
-        if self.address is not None and self.engine != "dask":
-            given = f"got --engine {self.engine}" if self.engine else "which is not given"
-            raise InputError(f"--address is for --engine dask, {given}")
 
     def run(
         self,
@@ -345,10 +365,8 @@ class TestOptions(OnDevice, Seeded):
             return "none"
         if self.test is not None:
             return self.with_settings(VALUES[self.test])
-        if (self.draws, self.precision, self.engine) != (None, None, None) or not self.cache:
-            raise InputError(
-                "--draws, --precision, --no-cache and --engine set up one test: name it with --test"
-            )
+        if (self.draws, self.precision) != (None, None) or not self.cache:
+            raise InputError("--draws, --precision and --no-cache set up one test: name it with --test")
         return None
 
     def with_settings(self, test: "GofTest") -> "GofTest":
@@ -359,7 +377,7 @@ class TestOptions(OnDevice, Seeded):
         from steincritic.gof.crossfit import CrossFit
 
         if isinstance(test, Combined | CrossFit):
-            test = replace(test, cache=self.cache, engine=self.engine, address=self.address)
+            test = replace(test, cache=self.cache)
         elif self.engine is not None:
             raise InputError(f"--engine spreads null runs of combined and crossfit; {test.name} has none")
         if isinstance(test, Combined):

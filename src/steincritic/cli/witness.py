@@ -1,11 +1,11 @@
 """witness: the witness of new data under a saved critic, for tables of any size."""
 
 import math
-from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 from steincritic.cli.guard import FITS, described, print_json
 from steincritic.cli.options import (
@@ -16,6 +16,7 @@ from steincritic.cli.options import (
     DataPath,
     Model,
     OnDevice,
+    OnEngine,
     Options,
     check_writable,
     device_named,
@@ -49,7 +50,7 @@ class _CriticFile(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Witness(Common, AsJson, OnDevice, _CriticFile, Model, Data):
+class Witness(Common, AsJson, OnEngine, OnDevice, _CriticFile, Model, Data):
     """Apply a saved critic to new data: one witness value per row, large where the model fails.
 
     Data of any size are read and written in chunks. On draws of the model the witness has mean zero.
@@ -129,6 +130,9 @@ class Witness(Common, AsJson, OnDevice, _CriticFile, Model, Data):
             print_lines(f"File: {self.out}")
 
 
+Judged: TypeAlias = tuple["np.ndarray", "np.ndarray | None", list[str]]  # witness, p-values, telling columns
+
+
 @dataclass(frozen=True, eq=False)
 class Found:
     """What the critic says of some rows."""
@@ -192,43 +196,80 @@ class Summary:
 def witnesses(
     critic: "Critic", model: "base.Model", chunks: Iterable["Table"], *, draws: int
 ) -> Iterator[Found]:
-    """Each chunk with its witness values, ranked among so many draws of the model.
+    """Each chunk with its witness values, ranked among so many draws of the model; in their order."""
+    from steincritic.data.points import arranged
+    from steincritic.engine import spread
+    from steincritic.models.bounded import unbounded
 
-    Score and change of variables are taken in the precision of the data, the network in its own.
-    """
-    import numpy as np
-    import torch
+    judge = Judge(critic, model, _reference(critic, unbounded(model), draws))
+    waiting: dict[int, Table] = {}
 
-    from steincritic.data.points import arranged, score_points
-    from steincritic.diagnosis.coordinates import block_name
-    from steincritic.gof.null import rank_pvalues
-    from steincritic.models.base import dimension
-    from steincritic.models.bounded import coordinates_of, unbounded
-    from steincritic.models.coordinates import entered
-    from steincritic.stein.operator import coordinate_blocks
+    def numbered() -> Iterator["Table"]:
+        for k, chunk in enumerate(chunks):
+            waiting[k] = arranged(chunk, model)
+            yield waiting[k]
 
-    dim, within = dimension(model), coordinates_of(model)
-    reference = _reference(critic, unbounded(model), draws)
-    for chunk in (arranged(chunk, model) for chunk in chunks):
-        width = chunk.x.shape[1]
+    ready: dict[int, Judged] = {}
+    with closing(spread(judge, numbered())) as made:
+        for k, judged in made:
+            ready[k] = judged
+            while (first := min(waiting, default=-1)) in ready:
+                yield Found(waiting.pop(first), *ready.pop(first))
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """What a critic says of a chunk; score and change of variables in the precision of the data."""
+
+    critic: "Critic"
+    model: "base.Model"
+    reference: "Tensor | None"
+
+    def __call__(self, chunk: "Table") -> Judged:
+        import numpy as np
+        import torch
+
+        from steincritic.diagnosis.coordinates import block_name
+        from steincritic.gof.null import rank_pvalues
+        from steincritic.models.bounded import coordinates_of
+        from steincritic.stein.operator import coordinate_blocks
+
+        self._check_width(chunk)
+        width = len(self.critic.frame.scale) if coordinates_of(self.model) else chunk.x.shape[1]
+        blocks = coordinate_blocks(width)
+        names = [block_name(chunk.columns, block) for block in blocks]
+        pieces = [slice(start, start + _PIECE) for start in range(0, len(chunk), _PIECE)]
+        shares = [self._shares(chunk, piece, blocks) for piece in pieces]
+        values = np.concatenate([np.empty(0), *(part.sum(1) for part in shares)])
+        telling = [name for part in shares for name in _telling(part, names)]
+        if self.reference is None:
+            return values, None, telling
+        return values, rank_pvalues(torch.from_numpy(values), self.reference).numpy(), telling
+
+    def _check_width(self, chunk: "Table") -> None:
+        from steincritic.models.base import dimension
+
+        dim, width = dimension(self.model), chunk.x.shape[1]
         if dim is not None and width != dim:
             raise InputError(f"the data have {width} columns but the model has {dim} dimensions")
-        blocks = coordinate_blocks(len(critic.frame.scale) if within is not None else width)
-        names = [block_name(chunk.columns, block) for block in blocks]
-        values, telling = np.empty(len(chunk.x)), []
-        for start in range(0, len(values), _PIECE):
-            piece, rows = chunk.x[start : start + _PIECE], chunk.rows[start : start + _PIECE]
-            given = torch.from_numpy(piece)
-            if within is not None:
-                given = entered(within, given, chunk.columns, rows.name)
-            points = score_points(unbounded(model), given, name=f"rows from {rows.name(0)}")
-            _check_finite(points.score.cpu().numpy(), rows, "the model's score")
-            shares = critic.shares(points, blocks).cpu().double().numpy()
-            _check_finite(shares, rows, "the witness")
-            values[start : start + _PIECE] = shares.sum(1)
-            telling += _telling(shares, names)
-        ranks = None if reference is None else rank_pvalues(torch.from_numpy(values), reference).numpy()
-        yield Found(chunk, values, ranks, telling)
+
+    def _shares(self, chunk: "Table", piece: slice, blocks: Sequence[slice]) -> "np.ndarray":
+        """Of the witness, by block of coordinates."""
+        import torch
+
+        from steincritic.data.points import score_points
+        from steincritic.models.bounded import coordinates_of, unbounded
+        from steincritic.models.coordinates import entered
+
+        given, rows = torch.from_numpy(chunk.x[piece]), chunk.rows[piece]
+        within = coordinates_of(self.model)
+        if within is not None:
+            given = entered(within, given, chunk.columns, rows.name)
+        points = score_points(unbounded(self.model), given, name=f"rows from {rows.name(0)}")
+        _check_finite(points.score.cpu().numpy(), rows, "the model's score")
+        shares = self.critic.shares(points, blocks).cpu().double().numpy()
+        _check_finite(shares, rows, "the witness")
+        return cast("np.ndarray", shares)
 
 
 def _reference(critic: "Critic", model: "base.Model", draws: int) -> "Tensor | None":

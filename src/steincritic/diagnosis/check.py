@@ -23,6 +23,7 @@ from steincritic.diagnosis.points import MissingFindings, PointFindings, find_mi
 from steincritic.diagnosis.regions import Region, find_regions
 from steincritic.diagnosis.size import size_sentence
 from steincritic.display import GRAY, RED, axes, panel
+from steincritic.engine import EngineName, using
 from steincritic.errors import DoubtfulWarning, InputError, check_choice, check_level
 from steincritic.gof.assumptions import OUTWARD
 from steincritic.gof.choose import TestName, gof_test, in_one_pass, rows_at_once, tolerant
@@ -301,6 +302,8 @@ def check(
     units: Units = "standard",
     bounds: Bounds | None = None,
     tolerance: ToleranceLike | None = None,
+    engine: EngineName | None = None,
+    address: str | None = None,
 ) -> CheckResult:
     """Test the model, and show where it fails if it does.
 
@@ -322,6 +325,7 @@ def check(
             those of the data. Of a model with bounds it is in coordinates without.
         bounds: where the model ends, as for `gof_test`.
         tolerance: asks "wrong by more than this?", as for `gof_test`.
+        engine, address: where null sets are looked at and critics are trained, as for `gof_test`.
 
     >>> import steincritic as sc, torch
     >>> q = sc.models.GaussianMixture([[0.0, 0.0]])
@@ -337,29 +341,32 @@ def check(
     if tested is not None and tolerance is not None:
         raise InputError("the result of a test has its own tolerance: pass it to that test")
     asked = tolerant(None if isinstance(test, GofResult) else test, tolerance)
-    if tested is None and not conditional and not dependent:
-        by = in_one_pass(model, x, asked, level, seed, device, names=names, bounds=bounds)
-        if by is not None:
-            _warn(by.result)
-            return check_sample(by, level=level, fdr=fdr, seed=seed, units=units)
-    given, sampled = rows_at_once(x, asked, seed, whole=dependent or isinstance(model, Fitted))
-    if conditional:
-        model, given = at_rows(model, given, target, names)
-        names = given.columns
-    adapted, points = model_and_points(model, given, device=device, bounds=bounds, names=names)
-    used = arranged(given, adapted)
-    columns = names if names is not None and used is given else getattr(used, "columns", None)
-    within = coordinates_of(adapted)
-    labels = column_names(columns, points.dim if within is None else columns_of(within, points.dim))
-    if tested is None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DoubtfulWarning)  # told here, where the caller stands
-            place = points.x.device
-            tested = gof_test(adapted, points, asked, level, seed, place, dependent=dependent, names=labels)
-        _warn(tested)
-        tested = replace(tested, notes=(*tested.notes, *sampled, *reading_notes(given, used)))
-    found = diagnose(adapted, points, tested, labels, level=level, fdr=fdr, seed=seed, units=units)
-    return replace(found, rows=given.rows) if isinstance(given, Table) else found
+    with using(engine, address):
+        if tested is None and not conditional and not dependent:
+            by = in_one_pass(model, x, asked, level, seed, device, names=names, bounds=bounds)
+            if by is not None:
+                _warn(by.result)
+                return check_sample(by, level=level, fdr=fdr, seed=seed, units=units)
+        given, sampled = rows_at_once(x, asked, seed, whole=dependent or isinstance(model, Fitted))
+        if conditional:
+            model, given = at_rows(model, given, target, names)
+            names = given.columns
+        adapted, points = model_and_points(model, given, device=device, bounds=bounds, names=names)
+        used = arranged(given, adapted)
+        columns = names if names is not None and used is given else getattr(used, "columns", None)
+        within = coordinates_of(adapted)
+        labels = column_names(columns, points.dim if within is None else columns_of(within, points.dim))
+        if tested is None:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DoubtfulWarning)  # told here, where the caller stands
+                place = points.x.device
+                tested = gof_test(
+                    adapted, points, asked, level, seed, place, dependent=dependent, names=labels
+                )
+            _warn(tested)
+            tested = replace(tested, notes=(*tested.notes, *sampled, *reading_notes(given, used)))
+        found = diagnose(adapted, points, tested, labels, level=level, fdr=fdr, seed=seed, units=units)
+        return replace(found, rows=given.rows) if isinstance(given, Table) else found
 
 
 def _warn(test: GofResult) -> None:

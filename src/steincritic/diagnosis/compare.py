@@ -36,6 +36,7 @@ from steincritic.data.points import (
 from steincritic.devices import DeviceLike, resolve_device
 from steincritic.diagnosis.comparison import Comparison, errors_of
 from steincritic.diagnosis.fisher import UNITS, Units
+from steincritic.engine import EngineName, using
 from steincritic.errors import DoubtfulWarning, InputError, check_choice, check_level
 from steincritic.gof.assumptions import FITTED, find_caveats
 from steincritic.gof.choose import TestName, choose_test
@@ -75,6 +76,8 @@ def compare(
     device: DeviceLike = None,
     callbacks: Sequence[Callback] | None = None,
     bounds: Bounds | None = None,
+    engine: EngineName | None = None,
+    address: str | None = None,
 ) -> Comparison:
     """Rank models by how far the data are from them, and ask whether any of them is right.
 
@@ -97,6 +100,7 @@ def compare(
             critics that share nothing.
         bounds: as for `gof_test`, of all models. Where some state their own, the others are cut off there
             too, and the Fisher divergence is that in coordinates without bounds.
+        engine, address: where null sets of the tests are looked at, as for `gof_test`.
 
     >>> import steincritic as sc
     >>> q1, q2 = sc.models.GaussianMixture([[0.1, 0.0]]), sc.models.GaussianMixture([[1.0, 0.0]])
@@ -132,12 +136,14 @@ def compare(
         training=training or Training(selection="monitor"),
         callbacks=[ProgressBar("training the critics")] if callbacks is None else callbacks,
     )
+    with using(engine, address):
+        tests = _tests(test, scorers, labels, points, level=level, seed=seed)
     return Comparison(
         names=labels,
         values=values,
         found=found,
         critical=largest_t(values, level=level, seed=derive(seed, "largest t")),
-        tests=_tests(test, scorers, labels, points, level=level, seed=seed),
+        tests=tests,
         n=len(at),
         level=level,
         seed=seed,

@@ -9,6 +9,7 @@ from steincritic.data.conditional import Target, at_rows
 from steincritic.data.points import PointsLike, ScoredPoints, arranged, model_and_points, reading_notes
 from steincritic.data.source import Source
 from steincritic.devices import DeviceLike
+from steincritic.engine import EngineName, using
 from steincritic.errors import DoubtfulWarning, InputError, check_level, did_you_mean, listed
 from steincritic.gof import multiplier, serial
 from steincritic.gof.aggregated import KsdAgg
@@ -57,6 +58,8 @@ def gof_test(
     names: Sequence[str] | None = None,
     bounds: Bounds | None = None,
     tolerance: ToleranceLike | None = None,
+    engine: EngineName | None = None,
+    address: str | None = None,
     before: Callable[[Forecast], None] | None = None,
 ) -> GofResult:
     """Does the model fit the data?
@@ -82,6 +85,10 @@ def gof_test(
         tolerance: asks "wrong by more than this?" instead: 0.05 for means and spreads of columns,
             "fisher:0.1" or `sc.FisherBall(0.1)`, "foreign:0.03" or `sc.Contamination(0.03)`. See
             `gof.tolerance`.
+        engine: where null sets are looked at: "serial" (this thread), "threads", "local" (processes) or
+            "dask"; by default threads on a CPU, this thread on a GPU. The numbers are the same.
+        address: of a Dask scheduler; without it the Dask client that is open in this process, else a cluster
+            on this machine (`docs/howto/cluster.md`).
         before: told how long the test takes before it starts, such as `print`; may raise to stop it.
 
     >>> import steincritic as sc
@@ -116,10 +123,13 @@ def gof_test(
             notes.append(f"From {PLENTIFUL:,} rows on, y given x is looked at by quick lenses alone.")
     if dependent:
         chosen, *notes = _for_dependent_rows(chosen, points)
-    begun = begin(chosen, adapted, points, level=level, seed=seed)
-    if before is not None:
-        before(begun.forecast())
-    result = begun.result()
+    check_spreads(chosen, engine)
+    own = getattr(chosen, "engine", None), getattr(chosen, "address", None)
+    with using(engine, address), using(*own):
+        begun = begin(chosen, adapted, points, level=level, seed=seed)
+        if before is not None:
+            before(begun.forecast())
+        result = begun.result()
     named = names if names is not None else getattr(used, "columns", None)
     if isinstance(result.examined, Gaps) and named is not None:
         result = replace(result, tolerance=result.examined.told([str(name) for name in named]))
@@ -173,6 +183,11 @@ def rows_at_once(
     if source is None:
         return loaded(x), []
     return some_rows(source, seed=seed)
+
+
+def check_spreads(test: GofTest, engine: str | None) -> None:
+    if engine is not None and not hasattr(test, "engine"):
+        raise InputError(f"engine spreads null runs of combined and crossfit; {test.name} has none")
 
 
 def bounds_notes(model: Model | None, dim: int, names: Sequence[object] | None) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from steincritic.data.points import ScoredPoints
-from steincritic.engine import EngineName, check_engine
+from steincritic.engine import EngineName, check_engine, using
 from steincritic.errors import InputError, check_count
 from steincritic.gof.bench import (
     Bench,
@@ -148,12 +148,13 @@ class Combined:
             from steincritic.gof.multiplier import run_without_draws  # which builds on this file
 
             return run_without_draws(self, model, datasets, level, seeds)
-        if self.goes_by(model, len(datasets)):
-            from steincritic.gof.streamed import run_streamed  # which builds on this file
+        with using(self.engine, self.address):
+            if self.goes_by(model, len(datasets)):
+                from steincritic.gof.streamed import run_streamed  # which builds on this file
 
-            return run_streamed(self, model, datasets, level, seeds)
-        run = self.begin(model, datasets, level=level, seeds=seeds)
-        return [run.result(t) for t in range(len(seeds))]
+                return run_streamed(self, model, datasets, level, seeds)
+            run = self.begin(model, datasets, level=level, seeds=seeds)
+            return [run.result(t) for t in range(len(seeds))]
 
     def begin(
         self, model: SamplingModel, datasets: ScoredPoints, *, level: float, seeds: Sequence[int]
@@ -284,8 +285,6 @@ class CombinedRun:
             key=f"{sets.key(key)}-{title.replace(' ', '-')}",
             cache=NullCache.at(config.cache if all(map(lasting, key["lenses"])) else False),
             title=title,
-            engine=config.engine,
-            address=config.address,
         )
 
     @cached_property

@@ -25,7 +25,7 @@ from torch import Tensor
 from steincritic.critics.mlp import MLP
 from steincritic.data.frame import Frame, model_frame
 from steincritic.data.points import ScoredPoints
-from steincritic.engine import EngineName, check_engine
+from steincritic.engine import EngineName, check_engine, using
 from steincritic.errors import check_count
 from steincritic.gof.cache import NullCache
 from steincritic.gof.null import as_null_tensor, check_draws, draws_for
@@ -110,6 +110,12 @@ class CrossFit:
         usual = DRAWS.get(datasets.x.device.type, DRAWS["cpu"])
         draws = self.draws or draws_for(level, usual)
         check_draws(draws, level)
+        with using(self.engine, self.address):
+            return self._run(sampled, datasets, draws, level, seeds)
+
+    def _run(
+        self, sampled: SamplingModel, datasets: ScoredPoints, draws: int, level: float, seeds: Sequence[int]
+    ) -> list[GofResult]:
         frame = model_frame(sampled, datasets, seed=0)
         orders = [derive(seed, "order") for seed in seeds]
         shuffled = ScoredPoints.stack(
@@ -144,8 +150,6 @@ class CrossFit:
             most=next(chunks(2**62, len(datasets), datasets.dim, self.critics)).stop,
             key=sets.key({k: v for k, v in asdict(self).items() if k not in _UNHASHED}),
             cache=NullCache.at(self.cache),
-            engine=self.engine,
-            address=self.address,
         )
 
     def _ranked(self, observed: "Panel", null: NullRuns, draws: int, seed: int) -> tuple[float, NullDraws]:

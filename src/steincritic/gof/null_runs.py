@@ -8,13 +8,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from steincritic.data.points import ScoredPoints, sample_sets
-from steincritic.engine import EngineName, spread
+from steincritic.engine import EngineName, at_a_time, in_use, spread
 from steincritic.gof.cache import NullCache, fingerprint
 from steincritic.models.base import SamplingModel
 from steincritic.rng import derive
@@ -71,8 +72,9 @@ class NullRuns:
     Args:
         measure: importable by its name where processes are used.
         most: datasets that fit into memory together.
-        piece: datasets that a thread takes at a time.
-        engine: by default threads on a CPU, this thread on a GPU.
+        piece: datasets that a thread or a worker takes at a time.
+
+    They are made by the engine in use; where there is none, by threads on a CPU, in this thread on a GPU.
     """
 
     def __init__(
@@ -85,17 +87,16 @@ class NullRuns:
         cache: NullCache,
         title: str = "null runs",
         piece: int = _PIECE,
-        engine: EngineName | None = None,
-        address: str | None = None,
     ) -> None:
         self._sets, self._measure = sets, measure
         self._key, self._cache, self._title = key, cache, title
         on_cpu = sets.like.device.type == "cpu"
-        self._engine: EngineName = engine or ("threads" if on_cpu else "serial")
-        self._address = address
+        self._engine: EngineName = in_use() or ("threads" if on_cpu else "serial")
         self._size = most
         if self._engine == "threads":
             self._size = max(1, min(most // torch.get_num_threads(), piece))
+        elif self._engine != "serial":
+            self._size = min(most, piece)
         elif on_cpu:
             self._size = min(most, _BLOCK)
         kept = (cache.get(key) or {}).get("runs")
@@ -120,7 +121,7 @@ class NullRuns:
         have = self.known
         if have < start + count:
             saved = time.monotonic()
-            for fresh in self._made(have, start + count - have):
+            for fresh in self._made(have, self._whole(start + count - have)):
                 self._known = fresh if self._known is None else torch.cat([self._known, fresh])
                 if time.monotonic() - saved > _SAVED:
                     self._cache.put(self._key, {"runs": self._known})
@@ -130,11 +131,19 @@ class NullRuns:
         assert self._known is not None
         return self._known[start : start + count]
 
+    def _whole(self, count: int) -> int:
+        """So many that no worker is idle: ranks are looked at often, and more sets will be needed."""
+        if self._engine not in ("local", "dask"):
+            return count
+        each = self._size * at_a_time()
+        return -(-count // each) * each
+
     def _made(self, start: int, count: int) -> Iterator[Tensor]:
         stop = start + count
         pieces = [range(first, min(first + self._size, stop)) for first in range(start, stop, self._size)]
-        tasks = ((self._measure, self._sets[numbers], self._sets.seeds(numbers)) for numbers in pieces)
-        made = spread(_measured, tasks, self._engine, address=self._address)
+        tasks = ((self._sets[numbers], self._sets.seeds(numbers)) for numbers in pieces)
+        engine = None if in_use() == self._engine else self._engine
+        made = spread(partial(_measured, self._measure), tasks, engine)
         ready: dict[int, Tensor] = {}  # pieces may end in another order than they began
         with StepBar(self._title, count) as bar, closing(made):
             for k, numbers in enumerate(pieces):
@@ -144,6 +153,6 @@ class NullRuns:
                 bar.advance(len(numbers))
 
 
-def _measured(task: tuple[Measure, ScoredPoints, list[int]]) -> Tensor:
-    measure, datasets, seeds = task
+def _measured(measure: Measure, task: tuple[ScoredPoints, list[int]]) -> Tensor:
+    datasets, seeds = task
     return measure(datasets, seeds).to("cpu", torch.float64)

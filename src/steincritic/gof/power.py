@@ -17,6 +17,7 @@ from torch import Tensor
 from steincritic.data.points import ScoredPoints, checked_draws, checked_score
 from steincritic.devices import DeviceLike, resolve_device
 from steincritic.display import GRAY, RED, axes, panel
+from steincritic.engine import EngineName, using
 from steincritic.errors import InputError, ModelError, check_count, check_level
 from steincritic.gof.choose import TestName, choose_test
 from steincritic.gof.combined import Combined
@@ -129,6 +130,8 @@ def power(
     level: float = 0.05,
     seed: int = 0,
     device: DeviceLike = None,
+    engine: EngineName | None = None,
+    address: str | None = None,
 ) -> Trials:
     """How often a test rejects the model on datasets of n draws from `data`.
 
@@ -136,6 +139,7 @@ def power(
         model: q: anything `as_model` takes.
         data: p: a model that can be sampled.
         test: as for `gof_test`.
+        engine, address: where null sets are looked at, as for `gof_test`.
 
     >>> import steincritic as sc
     >>> q = sc.models.GaussianMixture([[0.0]])
@@ -146,7 +150,8 @@ def power(
     check_count(trials, name="trials")
     source = _sampled(as_model(data), "data")
     draws = [checked_draws(source, n, derive(seed, "dataset", t), dim=None) for t in range(trials)]
-    return trials_of(model, torch.stack(draws), test, level=level, seed=seed, device=device)
+    with using(engine, address):
+        return trials_of(model, torch.stack(draws), test, level=level, seed=seed, device=device)
 
 
 def calibrate(
@@ -158,6 +163,8 @@ def calibrate(
     level: float = 0.05,
     seed: int = 0,
     device: DeviceLike = None,
+    engine: EngineName | None = None,
+    address: str | None = None,
 ) -> Trials:
     """The size of a test: `power` on the model's own draws.
 
@@ -169,7 +176,8 @@ def calibrate(
     if isinstance(chosen, CrossFit | Combined) and chosen.null_pool is None:
         chosen = replace(chosen, null_pool=5 * runs)
     seed = derive(seed, "calibrate")
-    return power(adapted, adapted, n, chosen, trials=runs, level=level, seed=seed, device=device)
+    with using(engine, address):
+        return power(adapted, adapted, n, chosen, trials=runs, level=level, seed=seed, device=device)
 
 
 def trials_of(

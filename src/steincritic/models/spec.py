@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from steincritic.cluster import FILE_MODULE
 from steincritic.errors import InputError, ModelError, did_you_mean, first_line
 from steincritic.models.saved import load_saved
 
@@ -48,7 +49,7 @@ def _load_file(path: Path) -> ModuleType:
     if not path.is_file():
         near = [p.name for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
         raise InputError(f"no such model file: {path}{did_you_mean(path.name, near)}")
-    name = f"steincritic_model_{path.stem}"  # so that a file called json.py replaces nothing
+    name = f"{FILE_MODULE}{path.stem}"  # so that a file called json.py replaces nothing
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
