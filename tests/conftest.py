@@ -22,6 +22,16 @@ def _global_state_stays():
     assert torch.get_float32_matmul_precision() == before[2], "torch's matmul precision was changed"
 
 
+@pytest.fixture(scope="session")
+def cluster():
+    """The address of a scheduler with two workers, which some tests kill; others take their place."""
+    pytest.importorskip("distributed", reason="engine dask is an extra: pip install 'steincritic[dask]'")
+    from processes import cluster_of
+
+    with cluster_of(2) as local:
+        yield local.scheduler_address
+
+
 @pytest.fixture
 def run(capfd):
     """Runs a command line in this process: (exit code, standard output, standard error)."""

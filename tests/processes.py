@@ -1,4 +1,4 @@
-"""The command line in processes of its own, where exit codes, signals and pipes are the system's."""
+"""Processes: the command line, where exit codes, signals and pipes are the system's; Dask workers."""
 
 import os
 import subprocess
@@ -38,6 +38,14 @@ def environment(folder, **changes):
         "XDG_CACHE_HOME": str(Path(folder) / "cache"),
         **changes,
     }
+
+
+def cluster_of(workers):
+    """Dask workers of one thread each, on the loopback interface alone."""
+    from distributed import LocalCluster
+
+    loopback = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
+    return LocalCluster(n_workers=workers, threads_per_worker=1, memory_limit=None, **loopback)
 
 
 def files(folder):

@@ -38,3 +38,11 @@ def test_examples_in_plain_torch(name, wrong, tmp_path, capsys):
     assert found[wrong].rejected and len(found) > 1
     assert all((tmp_path / case / "report.html").is_file() for case in found)
     assert "The lenses decided" in capsys.readouterr().out
+
+
+def test_cluster_scripts_run_on_this_machine_where_there_is_no_cluster(tmp_path, capsys):
+    pytest.importorskip("distributed")
+    checked = example("cluster/slurm").main(tmp_path, local=True, n=60)
+    assert (tmp_path / "report.html").is_file() and checked.rejected
+    tested = example("cluster/kubernetes").main(local=True, n=60)
+    assert f"p = {tested.pvalue:.3g}" in capsys.readouterr().out

@@ -94,7 +94,7 @@ class Cluster:
                 f"the Dask scheduler at {self.address} has no worker that answers within {_FIRST:g} s: start "
                 f"some (dask worker {self.address} --nthreads 1) and run again"
             ) from None
-        check_versions(found["client"], found["workers"])
+        check_versions(found["client"], found["workers"] | {"the scheduler": found["scheduler"]})
 
     def spread(
         self, function: Callable[[Item], Made], items: Iterable[Item]
@@ -178,8 +178,8 @@ def check_versions(here: Mapping[str, Any], workers: Mapping[str, Mapping[str, A
     if wrong:
         own = ", ".join(f"{name} {has}" for name, has in wanted.items())
         raise InputError(
-            f"Dask workers must have the versions of this process, {own}; {listed(wrong, _TOLD)}: install "
-            "the same there"
+            f"Dask workers and their scheduler must have what this process has, {own}; "
+            f"{listed(wrong, _TOLD)}: install the same there"
         )
 
 

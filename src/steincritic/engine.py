@@ -186,18 +186,13 @@ def in_use() -> EngineName | None:
     return None if place is None else place.engine
 
 
-def apart() -> bool:
-    """Whether the engine in use has processes of its own."""
-    return in_use() in ("local", "dask")
-
-
 def at_a_time() -> int:
     """Pieces of work that the engine in use does at the same time."""
     place = _IN_USE.get()
-    if place is None or not apart():
-        return torch.get_num_threads() if in_use() in (None, "threads") else 1
-    if place.engine == "local":
-        return cores()
+    if place is None or place.engine == "serial":
+        return 1
+    if place.engine != "dask":
+        return cores() if place.engine == "local" else torch.get_num_threads()
     with place.cluster() as cluster:
         return cluster.threads
 

@@ -114,16 +114,6 @@ def expected():
     return [json.loads(json.dumps(draw(job))) for job in JOBS]
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    distributed = pytest.importorskip("distributed", reason=EXTRA)
-    loopback = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, memory_limit=None, **loopback
-    ) as cluster:
-        yield cluster.scheduler_address
-
-
 def test_results_come_in_the_order_of_the_jobs(tmp_path, expected):
     assert run_sweep(draw, JOBS, folder=tmp_path, engine="serial") == expected
 

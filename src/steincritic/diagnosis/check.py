@@ -325,7 +325,7 @@ def check(
             those of the data. Of a model with bounds it is in coordinates without.
         bounds: where the model ends, as for `gof_test`.
         tolerance: asks "wrong by more than this?", as for `gof_test`.
-        engine, address: where null sets are looked at and critics are trained, as for `gof_test`.
+        engine, address: where null sets are looked at, as for `gof_test`.
 
     >>> import steincritic as sc, torch
     >>> q = sc.models.GaussianMixture([[0.0, 0.0]])

@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,7 +9,7 @@ from torch import Tensor
 from steincritic.critics.mlp import MLP
 from steincritic.data.frame import model_frame
 from steincritic.data.points import ScoredPoints, sample_points
-from steincritic.engine import apart, spread
+from steincritic.engine import spread
 from steincritic.errors import InputError
 from steincritic.lenses.critics import moved_blocks
 from steincritic.models.base import Model, SamplingModel
@@ -20,7 +18,6 @@ from steincritic.rng import derive, generator
 from steincritic.shapes import PerPoint, Points
 from steincritic.training.critic import Critic
 from steincritic.training.fit import Training, fit_bank
-from steincritic.training.fitted import FittedBank
 from steincritic.training.pacing import DEFAULT_STAGING, paced
 from steincritic.training.progress import Callback, ProgressBar
 from steincritic.training.staging import Staged
@@ -94,9 +91,7 @@ def split_in_halves(
     in_order: bool = False,
     fixed: int = 0,
 ) -> Halves:
-    """Train both critics, and evaluate them on all points and on draws of the model.
-
-    They are one bank, or a bank each where workers stand by.
+    """Train both critics in one bank, and evaluate them on all points and on draws of the model.
 
     Halves are random, or the first and the second half of the rows. So many first columns are covariates,
     which critics see and do not move.
@@ -112,21 +107,15 @@ def split_in_halves(
     stacked = ScoredPoints.stack(trained)
     if training is None:
         training, staging = paced(size, staging=staging)
-    inside, seeds = frame.enter(stacked), [derive(seed, "critic", k) for k in range(2)]
-    settings = {"staging": staging, "network": MLP(fixed=fixed), "training": training}
-    if callbacks is None and apart():
-        made = dict(
-            spread(
-                partial(_fitted, settings),
-                [(inside.sets(slice(k, k + 1)), seeds[k : k + 1]) for k in range(2)],
-            )
-        )
-        fitted = [made[k] for k in range(2)]
-    else:
-        shown = [ProgressBar("training critics of both halves")] if callbacks is None else callbacks
-        both = fit_bank(inside, seeds=seeds, callbacks=shown, **settings)
-        both.require_success()
-        fitted = [both[k : k + 1] for k in range(2)]
+    fitted = fit_bank(
+        frame.enter(stacked),
+        staging=staging,
+        seeds=[derive(seed, "critic", k) for k in range(2)],
+        network=MLP(fixed=fixed),
+        training=training,
+        callbacks=[ProgressBar("training critics of both halves")] if callbacks is None else callbacks,
+    )
+    fitted.require_success()
     blocks = moved_blocks(points.dim, fixed)
     draws = None
     if isinstance(model, SamplingModel):
@@ -134,7 +123,7 @@ def split_in_halves(
         draws = sample_points(model, count, seed=derive(seed, "draws"), like=points.x)
     first, second = (
         _judged(
-            Critic(fitted[k], frame, model),
+            Critic(fitted[k : k + 1], frame, model),
             rows[k],
             points[rows[k].to(points.x.device)],
             trained[k],
@@ -144,12 +133,6 @@ def split_in_halves(
         for k in range(2)
     )
     return Halves(first, second, draws, blocks)
-
-
-def _fitted(settings: dict[str, Any], half: tuple[ScoredPoints, list[int]]) -> FittedBank:
-    fitted = fit_bank(half[0], seeds=half[1], **settings)
-    fitted.require_success()
-    return fitted
 
 
 def in_own_columns(halves: Halves, coordinates: Coordinates | None) -> Halves:

@@ -1,7 +1,8 @@
 """Null runs: what a test measures of datasets drawn from the model, each of them numbered.
 
 A run is the same whenever it is made, whatever was made before, so runs are kept on disk and a later test of
-the same model goes on where an earlier one stopped.
+the same model goes on where an earlier one stopped. On a CPU it is also the same wherever it is made, to the
+last bit: how torch rounds depends on how many datasets go together, so they do by the same pieces everywhere.
 """
 
 import time
@@ -22,7 +23,8 @@ from steincritic.rng import derive
 from steincritic.training.progress import StepBar
 
 _SAVED = 5.0  # seconds after which what is made is kept
-_PIECE = 4  # datasets that a thread takes at a time
+_PIECE = 4  # datasets that a thread or a worker takes at a time
+_TOGETHER = 4  # pieces that fit into memory together
 _BLOCK, _NUMBERS = 20, 2**22  # datasets drawn together, as a chain sampler is slow for few; their coordinates
 
 Measure = Callable[[ScoredPoints, Sequence[int]], Tensor]  # (r, n, d) and a seed each to (r, k)
@@ -93,12 +95,12 @@ class NullRuns:
         on_cpu = sets.like.device.type == "cpu"
         self._engine: EngineName = in_use() or ("threads" if on_cpu else "serial")
         self._size = most
-        if self._engine == "threads":
-            self._size = max(1, min(most // torch.get_num_threads(), piece))
+        if on_cpu:
+            self._size = max(1, min(most // _TOGETHER, piece))
         elif self._engine != "serial":
-            self._size = min(most, piece)
-        elif on_cpu:
             self._size = min(most, _BLOCK)
+        self._threads = max(1, min(torch.get_num_threads(), most // self._size))
+        self._even = on_cpu or self._engine != "serial"
         kept = (cache.get(key) or {}).get("runs")
         if kept is not None and ((kept.ndim, kept.dtype) != (2, torch.float64) or bool(kept.isnan().any())):
             kept = None
@@ -132,18 +134,21 @@ class NullRuns:
         return self._known[start : start + count]
 
     def _whole(self, count: int) -> int:
-        """So many that no worker is idle: ranks are looked at often, and more sets will be needed."""
-        if self._engine not in ("local", "dask"):
+        """In whole pieces, one per worker: ranks are looked at often, and more sets will be needed."""
+        if not self._even:
             return count
-        each = self._size * at_a_time()
+        each = self._size * (at_a_time() if self._engine in ("local", "dask") else 1)
         return -(-count // each) * each
 
     def _made(self, start: int, count: int) -> Iterator[Tensor]:
         stop = start + count
         pieces = [range(first, min(first + self._size, stop)) for first in range(start, stop, self._size)]
         tasks = ((self._sets[numbers], self._sets.seeds(numbers)) for numbers in pieces)
-        engine = None if in_use() == self._engine else self._engine
-        made = spread(partial(_measured, self._measure), tasks, engine)
+        function = partial(_measured, self._measure)
+        if self._engine == "threads":
+            made = spread(function, tasks, "threads", workers=self._threads)
+        else:
+            made = spread(function, tasks)
         ready: dict[int, Tensor] = {}  # pieces may end in another order than they began
         with StepBar(self._title, count) as bar, closing(made):
             for k, numbers in enumerate(pieces):

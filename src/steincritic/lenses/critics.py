@@ -9,7 +9,6 @@ coordinate, once features are learned.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import pairwise
 from typing import ClassVar
 
@@ -19,7 +18,6 @@ from torch import Tensor
 from steincritic.critics.bank import Bank
 from steincritic.critics.mlp import MLP
 from steincritic.data.points import ScoredPoints, fold_sets
-from steincritic.engine import apart, at_a_time, spread
 from steincritic.errors import DivergedError, InputError, check_count, check_positive
 from steincritic.lenses.lens import Seen
 from steincritic.rng import derive
@@ -115,28 +113,13 @@ def length(shares: Tensor) -> Tensor:
 
 
 def shares(datasets: ScoredPoints, seeds: Sequence[int], config: Critics) -> tuple[Tensor, Tensor]:
-    """(r, k) early and late: each coordinate's mean over sd on points not trained on.
-
-    Critics of all folds are one bank, or where workers stand by a bank for each of them.
-    """
+    """(r, k) early and late: each coordinate's mean over sd on points not trained on."""
     train, test = fold_sets(datasets, config.folds)
-    of_folds = [derive(seed, "fold", k) for seed in seeds for k in range(config.folds)]
-    size = -(-len(of_folds) // at_a_time()) if apart() else len(of_folds)
-    parts = [slice(k, k + size) for k in range(0, len(of_folds), size)]
-    tasks = [(train.sets(part), test.sets(part), of_folds[part]) for part in parts]
-    made = dict(spread(partial(_looked_at, config), tasks, None if apart() else "serial"))
-    early, late = (torch.cat([made[k][j] for k in range(len(parts))]) for j in range(2))
-    return _over_folds(early, config), _over_folds(late, config)
-
-
-def _looked_at(config: Critics, task: tuple[ScoredPoints, ScoredPoints, list[int]]) -> tuple[Tensor, Tensor]:
-    """(e, k) early and late, of critics in one bank."""
-    train, test, seeds = task
     looks = _Looks(test.to(dtype=getattr(torch, config.training.dtype)), config)
     fitted = fit_bank(
         train,
         staging=config.staging,
-        seeds=seeds,
+        seeds=[derive(seed, "fold", k) for seed in seeds for k in range(config.folds)],
         network=config.network,
         training=config.training,
         observers=[looks],
@@ -145,12 +128,7 @@ def _looked_at(config: Critics, task: tuple[ScoredPoints, ScoredPoints, list[int
         fitted.require_success()
     except DivergedError as error:
         raise DivergedError(f"a critic of the cross-fit did not train: {error}") from None
-    return torch.stack(looks.early).mean(0), torch.stack(looks.late).mean(0)
-
-
-def _over_folds(shares: Tensor, config: Critics) -> Tensor:
-    """(r, k) of the (e, k) of critics."""
-    return shares.view(-1, config.folds, shares.shape[-1]).mean(1).to("cpu", torch.float64)
+    return looks.average(looks.early), looks.average(looks.late)
 
 
 class _Looks:
@@ -174,6 +152,11 @@ class _Looks:
             self.early.append(ratio)
         if is_late:
             self.late.append(ratio)
+
+    def average(self, looks: list[Tensor]) -> Tensor:
+        """Over looks and folds: (r, k)."""
+        mean = torch.stack(looks).mean(0)
+        return mean.view(-1, self._config.folds, mean.shape[-1]).mean(1).to("cpu", torch.float64)
 
 
 def chunks(runs: int, n: int, d: int, config: Critics) -> Iterator[slice]:
