@@ -4,7 +4,7 @@
 
 Null runs of the cross-fit test, which trains 5 critics for each. Every round takes the engines in turn: one
 thread, two workers at a scheduler that is there, and the same while one of them is killed in the middle. The
-cluster is started once, before; how long that takes is in the record too, and what one spread costs beyond it.
+cluster is started once, before; how long that takes is in the record too, and what one more spread costs.
 Numbers must agree to the last bit. `others` are the cores that other programs used meanwhile.
 """
 

@@ -255,3 +255,52 @@ def test_a_worker_without_this_library_is_refused(kind, tmp_path, monkeypatch):
             worker.kill()
             worker.wait(30)
     assert "\n" not in str(told.value)
+
+
+@pytest.fixture
+def many():
+    """Rows that go by in one pass, and a test that takes them so."""
+    x = Q.sample(9_000, seed=2)
+    test = sc.Combined(critics=None, exact_up_to=3_000, draws=39, reference=40, cache=False)
+    return x, test, sc.gof_test(Q, x, test, engine="serial")
+
+
+@pytest.mark.parametrize("engine", [None, "dask"])
+def test_a_dask_array_is_tested_by_partitions_with_the_same_bits(engine, many, request):
+    array = pytest.importorskip("dask.array")
+    address = None if engine is None else request.getfixturevalue("cluster")
+    x, test, wanted = many
+    given = array.from_array(x.numpy(), chunks=(2_501, 1))
+    unknown = given[given[:, 0] > -torch.inf]  # of which Dask does not know how many rows it has
+    for one in (given, unknown):
+        same(sc.gof_test(Q, one, test, engine=engine, address=address), wanted)
+
+
+def test_a_small_dask_array_is_data_like_any_other():
+    array = pytest.importorskip("dask.array")
+    given = array.from_array(X.numpy(), chunks=(17, 2))
+    assert sc.gof_test(Q, given, "ksd").statistic == sc.gof_test(Q, X, "ksd").statistic
+    assert sc.check(Q, given, test="ksd").test.statistic == sc.gof_test(Q, X, "ksd").statistic
+    assert torch.equal(sc.ScoredPoints(given, given).x, X)
+    with pytest.raises(InputError, match="float"):
+        sc.gof_test(Q, given.astype(int), "ksd")
+    with pytest.raises(InputError, match=r"shape \(n, d\)"):
+        sc.gof_test(Q, given[:, 0], "ksd")
+
+
+def test_a_dask_frame_has_its_columns(many):
+    pytest.importorskip("pandas")
+    frames = pytest.importorskip("dask.dataframe")
+    import pandas
+
+    x, test, wanted = many
+    frame = frames.from_pandas(pandas.DataFrame(x.numpy(), columns=["a", "b"]), npartitions=4)
+    same(sc.gof_test(Q, frame, test), wanted)
+
+
+def test_a_check_of_a_large_collection_looks_at_rows_chosen_at_random(many):
+    array = pytest.importorskip("dask.array")
+    x, test, wanted = many
+    found = sc.check(Q, array.from_array(x.numpy(), chunks=(2_501, 1)), test=test)
+    same(found.test, wanted)
+    assert "chosen at random" in found.test.notes[-1]

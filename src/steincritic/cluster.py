@@ -118,6 +118,10 @@ class Cluster:
             for _, future in pending.values():
                 future.release()
 
+    def compute(self, delayed: Any) -> Any:
+        """What Dask was told to do later, as a future; items may hold such, in tuples and lists."""
+        return self._client.compute(delayed)
+
     def _submit(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         import dask
 
@@ -277,7 +281,7 @@ def _started(workers: int | None) -> Any:
     options = own | {
         "nthreads": 1,
         "memory_limit": None,
-        "silence_logs": logging.ERROR,
+        "silence_logs": logging.CRITICAL,
         "preload": "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)",  # Ctrl-C is the client's
     }
     places = environments(workers)

@@ -186,6 +186,15 @@ def in_use() -> EngineName | None:
     return None if place is None else place.engine
 
 
+def cluster_in_use() -> Cluster | None:
+    """Kept open by who uses it."""
+    place = _IN_USE.get()
+    if place is None or place.engine != "dask":
+        return None
+    with place.cluster() as cluster:
+        return cluster
+
+
 def at_a_time() -> int:
     """Pieces of work that the engine in use does at the same time."""
     place = _IN_USE.get()
@@ -193,8 +202,9 @@ def at_a_time() -> int:
         return 1
     if place.engine != "dask":
         return cores() if place.engine == "local" else torch.get_num_threads()
-    with place.cluster() as cluster:
-        return cluster.threads
+    cluster = cluster_in_use()
+    assert cluster is not None
+    return cluster.threads
 
 
 def cores() -> int:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from steincritic.cli.guard import FITS, described, print_json
 from steincritic.cli.options import (
@@ -269,7 +269,7 @@ class Judge:
         _check_finite(points.score.cpu().numpy(), rows, "the model's score")
         shares = self.critic.shares(points, blocks).cpu().double().numpy()
         _check_finite(shares, rows, "the witness")
-        return cast("np.ndarray", shares)
+        return shares
 
 
 def _reference(critic: "Critic", model: "base.Model", draws: int) -> "Tensor | None":

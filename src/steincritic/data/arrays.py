@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from steincritic.data.binary import check_shape, native, wrong_dtype
+from steincritic.data.collection import Collection, is_collection
 from steincritic.data.layout import Table
 from steincritic.data.tables import load_table
 from steincritic.errors import InputError
@@ -23,11 +24,15 @@ class DataFrame(Protocol):
 
 ArrayLike: TypeAlias = Tensor | np.ndarray | DataFrame | Table | Sequence[Sequence[float]] | str | Path
 
+_BLOCK = 2**16  # rows of a Dask collection at a time
+
 
 def as_points(x: ArrayLike, *, name: str = "x", dim: int | None = None) -> Points:
     """Accept a tensor, array, frame, table, nested list or file path; refuse what is not (n, d) floats."""
     if isinstance(x, str | Path):
         x = load_table(x)
+    if is_collection(x):
+        x = Table.cat(list(Collection.of(x).blocks(_BLOCK)))
     if isinstance(x, Table):
         x = x.x
     tensor = as_float_tensor(x, name=name)

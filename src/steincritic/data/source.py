@@ -15,6 +15,7 @@ from torch import Tensor
 
 from steincritic.data.arrays import ArrayLike, as_float_tensor
 from steincritic.data.binary import check_shape, native, numbered_names, wrong_dtype
+from steincritic.data.collection import Collection, is_collection
 from steincritic.data.layout import Columns, Rows, Table
 from steincritic.data.stream import estimated_rows, finite, read_chunks
 from steincritic.errors import InputError
@@ -79,9 +80,11 @@ class ArraySource:
 
 
 def as_source(x: ArrayLike | Source) -> Source:
-    """Whatever holds rows: a path of a file or a folder, a table, an array, a tensor or a frame."""
+    """Whatever holds rows: a path of a file or a folder, a table, an array, a tensor, a frame, or Dask's."""
     if isinstance(x, Source):
         return x
+    if is_collection(x):
+        return Collection.of(x)
     if isinstance(x, str | Path):
         return FileSource(Path(x))
     if isinstance(x, Table):

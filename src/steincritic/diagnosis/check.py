@@ -29,7 +29,7 @@ from steincritic.gof.assumptions import OUTWARD
 from steincritic.gof.choose import TestName, gof_test, in_one_pass, rows_at_once, tolerant
 from steincritic.gof.combined import Combined
 from steincritic.gof.fitted import Fitted
-from steincritic.gof.large import WentBy
+from steincritic.gof.large import WentBy, collected
 from steincritic.gof.moment_box import Gaps
 from steincritic.gof.null import smallest_draws
 from steincritic.gof.result import DATA, GofResult
@@ -341,6 +341,7 @@ def check(
     if tested is not None and tolerance is not None:
         raise InputError("the result of a test has its own tolerance: pass it to that test")
     asked = tolerant(None if isinstance(test, GofResult) else test, tolerance)
+    x = collected(x)
     with using(engine, address):
         if tested is None and not conditional and not dependent:
             by = in_one_pass(model, x, asked, level, seed, device, names=names, bounds=bounds)

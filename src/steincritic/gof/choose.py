@@ -22,7 +22,7 @@ from steincritic.gof.fitted import Fitted
 from steincritic.gof.forecast import Forecast, begin
 from steincritic.gof.fssd import Fssd
 from steincritic.gof.kernel import Ksd
-from steincritic.gof.large import Large, WentBy, large_source, loaded, on_disk, some_rows
+from steincritic.gof.large import Large, WentBy, collected, large_source, loaded, on_disk, some_rows
 from steincritic.gof.moment_box import Gaps
 from steincritic.gof.plan import PLENTIFUL
 from steincritic.gof.result import Caveat, GofResult
@@ -99,43 +99,57 @@ def gof_test(
     check_level(level)
     test = tolerant(test, tolerance)
     conditional = target is not None or is_conditional(model)
-    went_by = (
-        None
-        if conditional or dependent
-        else in_one_pass(model, x, test, level, seed, device, names=names, bounds=bounds, before=before)
-    )
-    if went_by is not None:
-        return _doubted(went_by.result)
-    x, sampled = rows_at_once(x, test, seed, whole=dependent or isinstance(model, Fitted))
-    if conditional:
-        model, x = at_rows(model, x, target, names)
-        names = x.columns
-    adapted, points = model_and_points(model, x, device=device, bounds=bounds, names=names)
-    used = arranged(x, adapted)
-    chosen, reason = choose_test(test, adapted, len(points))
-    notes = [] if reason is None else [f"Test {chosen.name}: {reason}."]
-    notes += sampled
-    if dependent and isinstance(adapted, Fitted):
-        raise InputError("rows that depend on each other cannot be tested against a Fitted model yet")
-    if isinstance(adapted, AtRows):
-        check_for_rows(chosen, dependent=dependent)
-        if len(points) >= PLENTIFUL:
-            notes.append(f"From {PLENTIFUL:,} rows on, y given x is looked at by quick lenses alone.")
-    if dependent:
-        chosen, *notes = _for_dependent_rows(chosen, points)
-    check_spreads(chosen, engine)
-    own = getattr(chosen, "engine", None), getattr(chosen, "address", None)
-    with using(engine, address), using(*own):
-        begun = begin(chosen, adapted, points, level=level, seed=seed)
+    x = collected(x)
+    with using(engine, address):
+        went_by = (
+            None
+            if conditional or dependent
+            else in_one_pass(model, x, test, level, seed, device, names=names, bounds=bounds, before=before)
+        )
+        if went_by is not None:
+            return _doubted(went_by.result)
+        x, sampled = rows_at_once(x, test, seed, whole=dependent or isinstance(model, Fitted))
+        if conditional:
+            model, x = at_rows(model, x, target, names)
+            names = x.columns
+        adapted, points = model_and_points(model, x, device=device, bounds=bounds, names=names)
+        used = arranged(x, adapted)
+        chosen, reason = choose_test(test, adapted, len(points))
+        notes = [] if reason is None else [f"Test {chosen.name}: {reason}."]
+        notes += sampled
+        if dependent and isinstance(adapted, Fitted):
+            raise InputError("rows that depend on each other cannot be tested against a Fitted model yet")
+        if isinstance(adapted, AtRows):
+            check_for_rows(chosen, dependent=dependent)
+            if len(points) >= PLENTIFUL:
+                notes.append(f"From {PLENTIFUL:,} rows on, y given x is looked at by quick lenses alone.")
+        if dependent:
+            chosen, *notes = _for_dependent_rows(chosen, points)
+        check_spreads(chosen, engine)
+        result = _done(chosen, adapted, points, level=level, seed=seed, before=before)
+        named = names if names is not None else getattr(used, "columns", None)
+        if isinstance(result.examined, Gaps) and named is not None:
+            result = replace(result, tolerance=result.examined.told([str(name) for name in named]))
+        caveats = caveats_of(result, adapted, points, named, dependent=dependent)
+        told = (*notes, *result.notes, *bounds_notes(adapted, points.dim, named), *reading_notes(x, used))
+        return _doubted(replace(result, notes=told, caveats=caveats))
+
+
+def _done(
+    test: GofTest,
+    model: Model | None,
+    points: ScoredPoints,
+    *,
+    level: float,
+    seed: int,
+    before: Callable[[Forecast], None] | None,
+) -> GofResult:
+    """The test of one dataset, by its own engine if it has one; what it takes is told before."""
+    with using(getattr(test, "engine", None), getattr(test, "address", None)):
+        begun = begin(test, model, points, level=level, seed=seed)
         if before is not None:
             before(begun.forecast())
-        result = begun.result()
-    named = names if names is not None else getattr(used, "columns", None)
-    if isinstance(result.examined, Gaps) and named is not None:
-        result = replace(result, tolerance=result.examined.told([str(name) for name in named]))
-    caveats = caveats_of(result, adapted, points, named, dependent=dependent)
-    told = (*notes, *result.notes, *bounds_notes(adapted, points.dim, named), *reading_notes(x, used))
-    return _doubted(replace(result, notes=told, caveats=caveats))
+        return begun.result()
 
 
 def _doubted(result: GofResult) -> GofResult:

@@ -3,12 +3,15 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from steincritic.data.collection import Collection, is_collection
 from steincritic.data.layout import Table
 from steincritic.data.points import PointsLike, ScoredPoints, arranged, reading_notes, scored, within_bounds
 from steincritic.data.source import Source, as_source, sampled
 from steincritic.data.tables import load_table
 from steincritic.devices import DeviceLike, resolve_device
+from steincritic.engine import using
 from steincritic.gof.combined import Combined
 from steincritic.gof.forecast import Forecast, of_streamed
 from steincritic.gof.one_pass import scored_blocks
@@ -32,6 +35,12 @@ def large_source(x: PointsLike | Source, test: object = None) -> Source | None:
 
 def on_disk(x: object) -> bool:
     return isinstance(x, str | Path | Source)
+
+
+def collected(x: PointsLike | Source) -> PointsLike | Source:
+    """A Dask array or frame as a source; anything else as it is."""
+    given: Any = x
+    return Collection.of(given) if is_collection(given) else x
 
 
 def loaded(x: PointsLike | Source) -> PointsLike:
@@ -93,13 +102,17 @@ class Large:
         first = scored(self.model, self.head, names=self.names).x
         like, free = first[:0].to(resolve_device(device, first)), unbounded(self.model)
         streamed = Streamed(test, free, like, level=level, seed=seed)
-        if before is not None:
-            some = scored_blocks(self.model, self.source, device=device, names=self.names)
-            before(of_streamed(streamed, some, self.source.rows))
-        passed = streamed.look(scored_blocks(self.model, self.source, device=device, names=self.names))
-        if passed.n <= test.exact_up_to:
+        with using(test.engine, test.address):
+            if before is not None:
+                some = scored_blocks(self.model, self.source, device=device, names=self.names)
+                before(of_streamed(streamed, some, self.source.rows))
+            return self._streamed(streamed, device)
+
+    def _streamed(self, streamed: Streamed, device: DeviceLike) -> WentBy | None:
+        passed = streamed.look_over(self.model, self.source, device=device, names=self.names)
+        if passed.n <= streamed.config.exact_up_to:
             return None
         given = replace(self.head, dropped=passed.dropped)
         result = streamed.result(passed)
         notes = reading_notes(given, arranged(given, self.model))
-        return WentBy(free, replace(result, notes=(*result.notes, *notes)), self.columns)
+        return WentBy(streamed.model, replace(result, notes=(*result.notes, *notes)), self.columns)

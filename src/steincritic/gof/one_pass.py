@@ -8,12 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from steincritic.data.collection import Collection, table_of
 from steincritic.data.frame import Frame
-from steincritic.data.layout import Rows
+from steincritic.data.layout import Rows, Table
 from steincritic.data.points import ScoredPoints, scored
 from steincritic.data.source import Sample, Source
 from steincritic.devices import DeviceLike, resolve_device
-from steincritic.engine import EngineName, one_thread, spread
+from steincritic.engine import EngineName, cluster_in_use, in_use, one_thread, spread
 from steincritic.errors import InputError
 from steincritic.gof.bench import Bench, piece_rows
 from steincritic.lenses.lens import Seen
@@ -50,9 +51,13 @@ def scored_blocks(
     """A source block by block, in coordinates without bounds where the model has bounds."""
     first = next(source.blocks(1))
     for table in source.blocks(block_rows(first.x.shape[1])):
-        at = f"rows {table.rows.numbers[0]} to {table.rows.numbers[-1]}"
-        points = scored(model, table, name=at, names=names)
-        yield Block(points.to(device=resolve_device(device, points.x)), table.rows, table.dropped)
+        yield scored_block(model, table, device=device, names=names)
+
+
+def scored_block(model: Model, table: Table, *, device: DeviceLike, names: Sequence[str] | None) -> Block:
+    at = f"rows {table.rows.numbers[0]} to {table.rows.numbers[-1]}"
+    points = scored(model, table, name=at, names=names)
+    return Block(points.to(device=resolve_device(device, points.x)), table.rows, table.dropped)
 
 
 def blocks_of(points: ScoredPoints) -> Iterator[Block]:
@@ -75,45 +80,97 @@ class Passed:
     dropped: int
 
 
-def sums_and_sample(task: tuple[Bench, Block, int, int, int]) -> tuple[Tensor, Sample]:
-    """Of one block, whose first row is at that place: sums, and so many of its rows by that seed."""
-    bench, block, first, size, seed = task
-    with one_thread():
-        sums = bench.sums(block.points.alone())[0].cpu()
-        values = (block.points.x, block.points.score)
-        return sums, Sample.of(values, block.rows, first=first, size=size, seed=seed)
+Found = tuple[Tensor, Sample, ScoredPoints, int, int]  # sums, sample, first rows, counts of rows and left out
 
 
-def one_pass(
+@dataclass(frozen=True, eq=False)
+class Summing:
+    """What is wanted of every block: sums, and some of its rows by that seed."""
+
+    bench: Bench
+    size: int
+    seed: int
+
+    def __call__(self, task: tuple[Block, int]) -> Found:
+        """Of a block whose first row is at that place."""
+        block, first = task
+        with one_thread():
+            sums = self.bench.sums(block.points.alone())[0].cpu()
+            values = (block.points.x, block.points.score)
+            sample = Sample.of(values, block.rows, first=first, size=self.size, seed=self.seed)
+        head = block.points[: max(0, _HEAD - first)].map(Tensor.clone)
+        return sums, sample, head, len(block.points), block.dropped
+
+
+@dataclass(frozen=True, eq=False)
+class SummingThere:
+    """The same of rows that lie in partitions, scored where they lie."""
+
+    summing: Summing
+    model: Model
+    names: Sequence[str] | None
+    columns: tuple[str, ...]
+    device: DeviceLike
+
+    def __call__(self, task: tuple[int, list[slice], list[Any]]) -> Found:
+        first, cut, parts = task
+        table = table_of(parts, cut, self.columns, first)
+        return self.summing((scored_block(self.model, table, device=self.device, names=self.names), first))
+
+
+def one_pass(bench: Bench, blocks: Iterable[Block], *, size: int, seed: int = 0) -> Passed:
+    """Blocks are read and scored in this thread; their sums are taken by the engine, and added in order."""
+
+    def tasks() -> Iterator[tuple[Block, int]]:
+        count = 0
+        for block in blocks:
+            yield block, count
+            count += len(block.points)
+
+    on_cpu = bench.setting.frame.location.device.type == "cpu"
+    engine: EngineName = "threads" if on_cpu else "serial"
+    return _added(spread(Summing(bench, size, seed), tasks(), None if in_use() else engine), size)
+
+
+def pass_over(
     bench: Bench,
-    blocks: Iterable[Block],
+    model: Model,
+    source: Source,
     *,
+    device: DeviceLike = None,
+    names: Sequence[str] | None = None,
     size: int,
     seed: int = 0,
-    engine: EngineName = "threads",
-    address: str | None = None,
 ) -> Passed:
-    """Blocks are read and scored in this thread; their sums are taken by the engine, and added in order."""
-    head: list[ScoredPoints] = []
-    count, dropped = 0, 0
+    """All rows of a source: partitions of a Dask collection where they lie, others in this process."""
+    cluster = cluster_in_use()
+    if cluster is None or not isinstance(source, Collection):
+        return one_pass(bench, scored_blocks(model, source, device=device, names=names), size=size, seed=seed)
 
-    def tasks() -> Iterator[tuple[Bench, Block, int, int, int]]:
-        nonlocal count, dropped
-        for block in blocks:
-            if count < _HEAD:
-                head.append(block.points[: _HEAD - count].map(Tensor.clone))
-            yield bench, block, count, size, seed
-            count, dropped = count + len(block.points), dropped + block.dropped
+    def tasks() -> Iterator[tuple[int, list[slice], list[Any]]]:
+        held: dict[int, Any] = {}
+        for first, cut in source.cuts(block_rows(len(source.names))):
+            held = {k: held[k] if k in held else cluster.compute(source.parts[k]) for k, _ in cut}
+            yield first, [some for _, some in cut], [held[k] for k, _ in cut]
 
-    total, sample = None, None
-    for sums, part in in_order(spread(sums_and_sample, tasks(), engine, address=address)):
+    there = SummingThere(Summing(bench, size, seed), model, names, source.names, device)
+    return _added(spread(there, tasks()), size)
+
+
+def _added(made: Iterable[tuple[int, Found]], size: int) -> Passed:
+    heads: list[ScoredPoints] = []
+    total, sample, count, dropped = None, None, 0, 0
+    for sums, part, head, rows, left_out in in_order(made):
         total = sums if total is None else total + sums
+        count, dropped = count + rows, dropped + left_out
         sample = part if sample is None else sample.joined(part, size)
+        if len(head):
+            heads.append(head)
     if total is None or sample is None:
         raise InputError("no row is left: all of them have NaN or infinite values")
     sample = sample.in_order()
     x, score = sample.values
-    return Passed(count, total, ScoredPoints(x, score), sample.rows, ScoredPoints.cat(head), dropped)
+    return Passed(count, total, ScoredPoints(x, score), sample.rows, ScoredPoints.cat(heads), dropped)
 
 
 def in_order(made: Iterable[tuple[int, Any]]) -> Iterator[Any]:

@@ -28,7 +28,8 @@ from torch import Tensor
 
 from steincritic.data.frame import Frame
 from steincritic.data.points import ScoredPoints, sample_points
-from steincritic.engine import EngineName
+from steincritic.data.source import Source
+from steincritic.devices import DeviceLike
 from steincritic.gof.bench import Bench, CalibratedBench, Examined, among_themselves
 from steincritic.gof.cache import NullCache
 from steincritic.gof.combined import Combined, lasting, settings_of
@@ -44,6 +45,7 @@ from steincritic.gof.one_pass import (
     Total,
     blocks_of,
     one_pass,
+    pass_over,
     sample_size,
 )
 from steincritic.gof.plan import Plan
@@ -51,7 +53,7 @@ from steincritic.gof.ranked import Ranked, loudness
 from steincritic.gof.result import GofResult
 from steincritic.gof.split import Split
 from steincritic.lenses.kernels import PreparedKernels
-from steincritic.models.base import SamplingModel
+from steincritic.models.base import Model, SamplingModel
 from steincritic.rng import derive
 
 _SETS = 399  # null sets, at least
@@ -113,7 +115,6 @@ class Streamed:
         self.bench = Bench.of(
             lenses, self.draws, null.setting(self.draws), n=_ROWS[0], seed=config.null_seed, model=model
         )
-        self.engine: EngineName = config.engine or ("threads" if like.device.type == "cpu" else "serial")
 
     def planned(self, n: int) -> tuple[Plan, Sizes]:
         """For n rows."""
@@ -123,14 +124,15 @@ class Streamed:
 
     def look(self, blocks: Iterable[Block]) -> Passed:
         seed = derive(self.seed, "sample")
-        return one_pass(
-            self.bench,
-            blocks,
-            size=sample_size(self.like.shape[-1]),
-            seed=seed,
-            engine=self.engine,
-            address=self.config.address,
-        )
+        return one_pass(self.bench, blocks, size=sample_size(self.like.shape[-1]), seed=seed)
+
+    def look_over(
+        self, model: Model, source: Source, *, device: DeviceLike, names: Sequence[str] | None
+    ) -> Passed:
+        """All rows of a source, whose columns are those of the model."""
+        seed = derive(self.seed, "sample")
+        size = sample_size(self.like.shape[-1])
+        return pass_over(self.bench, model, source, device=device, names=names, size=size, seed=seed)
 
     def null_sums(self, sizes: Sizes) -> NullRuns:
         """(B, p) of the first B null sets."""
@@ -144,8 +146,6 @@ class Streamed:
             key=f"{key}-sums-of-null-sets",
             cache=NullCache.at(config.cache if all(map(lasting, config.lenses[:-1])) else False),
             title="null sets",
-            engine=self.engine,
-            address=config.address,
         )
 
     def result(self, passed: Passed) -> GofResult:
