@@ -82,6 +82,7 @@ CASES = {  # command line, in a folder with these files: what the one line must 
     f"{CHECK} --engine loca": "did you mean local?",
     f"{CHECK} --engine local --test ksd": "--engine spreads null runs",
     f"{CHECK} --address tcp://x:1": "--address is for --engine dask",
+    f"{CHECK} --engine dask --address nowhere": "such as tcp://10.0.0.5:8786; got 'nowhere'",
     f"{CHECK} --device cudaa": "device 'cudaa' cannot be used here",
     f"{CHECK} --device cuda:99": "device 'cuda:99' cannot be used here",
     f"{CHECK} --image-shape 2": "image-shape is height x width",

@@ -75,6 +75,7 @@ def test_null_runs_are_kept_unless_told_otherwise(run):
         ("--test ksd --draws 0", "draws must be a whole number of at least 1"),
         ("--test ksd --draws 3", "3 null draws cannot reach level"),
         ("--test ksd --address here", "--address is for --engine dask"),
+        ("--engine dask --address here", "address is that of a Dask scheduler, such as tcp://10.0.0.5:8786"),
         ("--test ksd --device cuda:99", "device 'cuda:99' cannot be used here"),
         ("--test ksd --out good.npy/below", "cannot write good.npy/below"),
     ],
@@ -82,6 +83,14 @@ def test_null_runs_are_kept_unless_told_otherwise(run):
 def test_what_is_the_users_to_mend_is_one_line(run, line, words):
     code, out, err = run(f"test good.npy {MODEL} {line}")
     assert code == 2 and out == "" and words in err and err.count("\n") == 1
+
+
+def test_where_no_scheduler_answers_one_line_says_so(run, monkeypatch):
+    pytest.importorskip("distributed")
+    monkeypatch.setattr("steincritic.cluster._ANSWER", 0.5)
+    code, out, err = run(f"test good.npy {MODEL} --engine dask --address 127.0.0.1:9")
+    assert code == 2 and out == "" and "no Dask scheduler answers at tcp://127.0.0.1:9" in err
+    assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize("tolerance", ["0.3", "fisher:0.5", "foreign:0.2"])

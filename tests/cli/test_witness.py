@@ -160,6 +160,13 @@ def test_an_interrupt_leaves_the_old_file_and_nothing_else(run, place, monkeypat
     assert Path("w.csv").read_text() == "old" and set(place.iterdir()) == before
 
 
+def test_workers_give_the_same_file_in_the_same_order(run, cluster):
+    """The model stands in a file, which workers do not have."""
+    assert run(f"witness x.csv {CRITIC} --chunk 20 --out here.csv")[0] == 0
+    assert run(f"witness x.csv {CRITIC} --chunk 20 --out w.csv --engine dask --address {cluster}")[0] == 0
+    assert Path("w.csv").read_bytes() == Path("here.csv").read_bytes()
+
+
 def found(values, numbers):
     table = Table(values[:, None], ("a",), Rows(numbers))
     return Found(table, values, None, ["a"] * len(values))
