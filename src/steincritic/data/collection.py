@@ -46,12 +46,13 @@ class Collection:
         """Rows of each partition; where Dask does not know them, they are counted there."""
         if self.known is not None:
             return self.known
-        from dask import base, delayed
+        from dask.base import compute
+        from dask.delayed import delayed
 
-        counted = [delayed.delayed(len)(part) for part in self.parts]
+        counted = [delayed(len)(part) for part in self.parts]
         cluster = cluster_in_use()
         if cluster is None:
-            lengths: tuple[int, ...] = base.compute(*counted)  # type: ignore[no-untyped-call]
+            lengths: tuple[int, ...] = compute(*counted)  # type: ignore[no-untyped-call]
             return lengths
         return tuple(future.result() for future in [cluster.compute(one) for one in counted])
 
