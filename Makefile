@@ -7,7 +7,7 @@ BROWSER := .venv/.browser
 SIDE_BY_SIDE := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 WORKERS ?= -n auto --maxprocesses 8 --dist loadfile
 
-.PHONY: demo test battery test-slow test-adapters docs lint format benchmark clean
+.PHONY: demo test battery test-slow test-adapters docs lint format benchmark tutorial clean
 
 demo: $(READY)
 	$(BIN)/steincritic demo --out out/demo
@@ -39,6 +39,10 @@ lint: $(READY)
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# The tutorial notebook, from a gallery script.
+tutorial: $(READY)
+	$(BIN)/python examples/make_tutorial.py
 
 benchmark: $(READY)
 	$(BIN)/python benchmarks/training.py

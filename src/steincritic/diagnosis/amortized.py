@@ -115,8 +115,8 @@ class AmortizedResult:
         failing = set(self.failing)
         fails = torch.tensor([k in failing for k in range(len(self.pvalues))])
         for j, name in enumerate(self.names):
-            hollow = ax.scatter(self.shifts[~fails, j], self.ratios[~fails, j], s=14, facecolors="none")
-            hollow.set_edgecolors(f"C{j}")
+            right = self.shifts[~fails, j], self.ratios[~fails, j]
+            ax.scatter(*right, s=14, facecolors="none", edgecolors=f"C{j}")
             ax.scatter(self.shifts[fails, j], self.ratios[fails, j], s=18, color=f"C{j}", label=name)
         ax.axhline(1, color=GRAY, linewidth=1, zorder=0)
         ax.axvline(0, color=GRAY, linewidth=1, zorder=0)

@@ -111,7 +111,8 @@ def compare(
     check_level(level)
     check_choice(units, name="units", choices=UNITS)
     if isinstance(models, Mapping):
-        models, names = list(models.values()), list(models) if names is None else names
+        names = list(models) if names is None else names
+        models = list(models.values())
     labels = _checked_names(models, names)
     scorers = _adapted(models, labels)
     used = arranged(x, *scorers)

@@ -18,12 +18,12 @@ from torch import Tensor
 from steincritic.critics.mlp import MLP
 from steincritic.data.frame import Frame
 from steincritic.data.points import ScoredPoints, sample_points
-from steincritic.engine import spread
+from steincritic.engine import at_a_time, spread
 from steincritic.gof.combined import LOOKED, QUICK_LOOKED, Combined, CombinedRun
 from steincritic.gof.crossfit import DRAWS, CrossFit
 from steincritic.gof.null import draws_for
 from steincritic.gof.null_runs import NullRuns
-from steincritic.gof.one_pass import Block, sample_size, sums_and_sample
+from steincritic.gof.one_pass import Block, Summing, sample_size
 from steincritic.gof.result import GofResult
 from steincritic.gof.split import Split, split_sizes
 from steincritic.gof.streamed import Streamed
@@ -160,10 +160,9 @@ def of_streamed(test: Streamed, blocks: Iterator[Block], n: int) -> Forecast:
         if block is not None:
             took = time.perf_counter() - start
             last, start = block, time.perf_counter()
-            sums_and_sample((test.bench, last, 0, sample_size(last.points.dim), 0))
+            Summing(test.bench, sample_size(last.points.dim), 0)((last, 0))
             own = time.perf_counter() - start
-    threads = torch.get_num_threads() if test.engine == "threads" else 1
-    passing = n / len(last.points) * max(took, (took + own) / threads)
+    passing = n / len(last.points) * max(took, (took + own) / at_a_time())
     runs = test.null_sums(sizes)
     each = _seconds_each(runs, sizes.sets) if runs.known < sizes.sets else 0.0
     null = each * max(0, sizes.sets - runs.known)

@@ -237,7 +237,9 @@ class GofResult:
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """The null distribution with the observed statistic."""
         ax = axes(ax)
-        ax.hist(self.null_distribution.cpu().numpy(), bins=40, color=GRAY, label="under the model")
+        null = self.null_distribution.double().cpu()
+        edge = max(1.05 * self.statistic, float(null.quantile(0.99)))  # what lies beyond is in the last bar
+        ax.hist(null.clamp(max=edge).numpy(), bins=40, color=GRAY, label="under the model")
         ax.axvline(self.statistic, color=RED, linewidth=2, label="observed")
         ax.set_xlabel("statistic")
         ax.set_yticks([])

@@ -47,7 +47,7 @@ def plot_witness(critic: Critic, ax: "Axes | None" = None, x: PointsLike | None 
 
 
 def _curve(critic: Critic, ax: "Axes", points: torch.Tensor | None) -> "Axes":
-    (at,) = _lines(critic, 200)
+    (at,) = _lines(critic, 200, points)
     ax.plot(at, critic.witness(at[:, None]).cpu(), color=RED)
     ax.axhline(0, color=GRAY, linewidth=1, zorder=0)
     if points is not None:
@@ -60,13 +60,14 @@ def _curve(critic: Critic, ax: "Axes", points: torch.Tensor | None) -> "Axes":
 
 def _map(critic: Critic, ax: "Axes", points: torch.Tensor | None) -> "Axes":
     """Arrows point to where data are denser than the model says."""
-    across, up = _lines(critic, 60)
+    across, up = _lines(critic, 60, points)
     witness = critic.witness(torch.cartesian_prod(across, up)).view(60, 60).cpu()
-    most = float(witness.abs().quantile(_LOUDEST)) or 1.0
+    told = witness.flatten() if points is None else critic.witness(points).cpu()  # far out it means nothing
+    most = float(told.abs().quantile(_LOUDEST)) or 1.0
     shown = witness.T.clamp(-most, most)
     drawn = ax.contourf(across, up, shown, levels=20, vmin=-most, vmax=most, cmap="RdBu_r")
     ax.figure.colorbar(drawn, ax=ax, label="witness: red, more data than the model says", format="%.2g")
-    grid = torch.cartesian_prod(*_lines(critic, 15))
+    grid = torch.cartesian_prod(*_lines(critic, 15, points))
     gap = critic.score_gap(grid).cpu() * critic.frame.scale.cpu()
     ax.quiver(grid[:, 0], grid[:, 1], -gap[:, 0], -gap[:, 1], color=DARK, width=0.004)
     if points is not None:
@@ -77,9 +78,13 @@ def _map(critic: Critic, ax: "Axes", points: torch.Tensor | None) -> "Axes":
     return ax
 
 
-def _lines(critic: Critic, count: int) -> list[torch.Tensor]:
-    """Places along each axis."""
-    return [
-        torch.linspace(middle - _REACH * sd, middle + _REACH * sd, count, dtype=torch.float64)
-        for middle, sd in zip(critic.frame.location.tolist(), critic.frame.scale.tolist(), strict=True)
-    ]
+def _lines(critic: Critic, count: int, points: torch.Tensor | None) -> list[torch.Tensor]:
+    """Places along each axis: where the data are, or else where most of the model is."""
+    if points is None:
+        low = critic.frame.location - _REACH * critic.frame.scale
+        high = critic.frame.location + _REACH * critic.frame.scale
+    else:
+        margin = 0.05 * (points.amax(0) - points.amin(0))
+        low, high = points.amin(0) - margin, points.amax(0) + margin
+    ends = zip(low.tolist(), high.tolist(), strict=True)
+    return [torch.linspace(start, end, count, dtype=torch.float64) for start, end in ends]
