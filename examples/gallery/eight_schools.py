@@ -76,4 +76,4 @@ results["mean-field guide"].plot(ax=right, most=6)
 
 # %%
 # Next: ``sc.watch_guide`` shows the same while the guide is trained,
-# :ref:`sphx_glr_auto_examples_collinear_regression.py`.
+# ``collinear_regression.py``.

@@ -65,4 +65,4 @@ axes[0].legend()
 results[40].critic.plot(x=test)
 
 # %%
-# Next: a flow in many dimensions, :ref:`sphx_glr_auto_examples_flow_on_digits.py`.
+# Next: a flow in many dimensions, ``flow_on_digits.py``.
