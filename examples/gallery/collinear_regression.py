@@ -65,6 +65,7 @@ second.plot(chains[:, 1], chains[:, 2], ".", markersize=3, color="#5b8db8", labe
 second.plot(guided[:500, 1], guided[:500, 2], ".", markersize=3, color="#d1495b", label="guide")
 second.set(xlabel="slope of left", ylabel="slope of right")
 second.legend()
+plt.show()
 
 # %%
 # Next: a guide with a full covariance. A mean-field guide has the spread that each coordinate has

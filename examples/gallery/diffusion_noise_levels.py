@@ -75,6 +75,7 @@ right.plot(*noisy.T, ".", markersize=3, color="#d1495b", label="data with noise 
 right.quiver(*grid.T, *(score / score.norm(dim=1, keepdim=True)).T, color="#5b8db8", width=0.003)
 right.set(xlabel="x", ylabel="y", title="direction of the score", aspect="equal")
 right.legend(loc="upper right")
+plt.show()
 
 # %%
 # Next: train longer where the p-value is small; ``DiffusionModel.at_step`` takes a schedule of steps.

@@ -73,6 +73,7 @@ for name, samples in draws.items():
 left.set(xlabel="log tau", ylabel="density")
 left.legend(loc="upper left")
 results["mean-field guide"].plot(ax=right, most=6)
+plt.show()
 
 # %%
 # Next: ``sc.watch_guide`` shows the same while the guide is trained,

@@ -25,7 +25,7 @@ def ring(n: int, seed: int) -> torch.Tensor:
 # ``fit_energy`` learns by the Stein discrepancy: no draws of the model, no normalizing constant.
 
 learning = sc.Learning(
-    steps=400,
+    steps=500,
     learning_rate=3e-3,
     critic_learning_rate=5e-3,
     betas=(0.9, 0.99),
@@ -50,6 +50,7 @@ right.contourf(line, line, (log_density - log_density.max()).exp(), levels=12, c
 right.plot(*ring(300, seed=3).T, ".", color="#d1495b", markersize=2, label="fresh data")
 right.set(xlabel="x", ylabel="y", title=f"p = {result.test.pvalue:.2g}", aspect="equal")
 right.legend(loc="upper right")
+plt.show()
 
 # %%
 # Next: more steps and more rows where the check rejects; ``sc.models.save_model(fitted.model,

@@ -40,6 +40,7 @@ print(f"taken for fixed\n{plain.summary()}\n\nfitted anew\n{anew.summary()}")
 fig, axes = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
 for ax, result, title in zip(axes, (plain, anew), ("taken for fixed", "fitted anew"), strict=True):
     result.plot(ax=ax).set_title(f"{title}: p = {result.pvalue:.3g}")
+plt.show()
 
 # %%
 # Next: ``sc.Fitted`` takes any function from rows to a model, an estimator of scikit-learn or a family

@@ -58,6 +58,7 @@ for ax, (title, picture) in zip(axes, pictures.items(), strict=True):
     drawn = ax.imshow(np.asarray(picture).reshape(8, 8), cmap=color)
     ax.set(title=title, xlabel="column", ylabel="row")
 fig.colorbar(drawn, ax=axes[-1], label="z")
+plt.show()
 
 # %%
 # Next: a flow with more layers and longer training; ``result.save("report", image_shape=(8, 8))`` shows

@@ -57,12 +57,14 @@ for ax, step in zip(axes, results, strict=True):
     ax.plot(*test.T, ".", color="#d1495b", markersize=3, label="data")
     ax.set(xlabel="x", ylabel="y", title=f"{step} steps: p = {results[step].test.pvalue:.2g}")
 axes[0].legend()
+plt.show()
 
 # %%
 # And where the early flow is wrong: red where there are more data than it says, arrows to where it
 # should put more mass.
 
 results[40].critic.plot(x=test)
+plt.show()
 
 # %%
 # Next: a flow in many dimensions, ``flow_on_digits.py``.

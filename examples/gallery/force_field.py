@@ -87,6 +87,7 @@ for ax, j, reach in zip(axes, (0, 1), (1.8, 1.2), strict=True):
         ax.hist(x[:, j].numpy(), bins=30, density=True, histtype="step", linewidth=1.6, label=label)
     ax.set(xlabel=NAMES[j], ylabel="density")
 axes[1].legend(fontsize=8)
+plt.show()
 
 # %%
 # Next: a context of your own is a model as it is, ``sc.check_draws(context, positions)``; with many

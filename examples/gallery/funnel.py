@@ -61,6 +61,7 @@ for ax, draws, title in zip(axes, (x, z), ("centered chains", "non-centered chai
     ax.plot(draws[:, 0], first, ".", markersize=3, color="#5b8db8")
     ax.set(xlabel="log scale", ylabel="x1", title=title)
     ax.set_yscale("symlog")
+plt.show()
 
 # %%
 # Next: a change of coordinates changes no law, so where there is another parametrization, check there

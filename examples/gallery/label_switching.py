@@ -53,6 +53,7 @@ fig, axes = plt.subplots(1, 3, figsize=(10, 3.4), layout="constrained", sharex=T
 for ax, (name, x) in zip(axes, cases.items(), strict=True):
     ax.plot(x[:, 0], x[:, 1], ".", markersize=3, color="#5b8db8")
     ax.set(xlabel="first mean", ylabel="second mean", title=f"{name}: p = {results[name].test.pvalue:.2g}")
+plt.show()
 
 # %%
 # Next: for mirrored labels this does no harm; order them and one mode is all there is. Where modes mean

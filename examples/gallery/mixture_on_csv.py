@@ -48,6 +48,7 @@ print(result.summary())
 fig, axes = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")
 for number, ax in enumerate(axes):
     result.plot_finding(number, ax=ax)
+plt.show()
 
 # %%
 # Full covariances let columns go together. Is that enough?

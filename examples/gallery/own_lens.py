@@ -56,6 +56,7 @@ right.hist(means, bins=30, color="#9aa5b1", label="draws of the model")
 right.axvline((4 * angle(x)).cos().mean(), color="#c0392b", label="these stars")
 right.set(xlabel="mean of cos(4 × direction)", ylabel="sets of 300 stars")
 right.legend()
+plt.show()
 
 # %%
 # Next: a lens with many numbers is a class with ``prepare``; ``sc.lenses.Cells`` is a short one to

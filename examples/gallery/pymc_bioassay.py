@@ -49,6 +49,7 @@ for ax, (name, trace) in zip(axes, traces.items(), strict=True):
     ax.plot(np.ravel(draws["alpha"]), np.ravel(draws["beta"]), ".", markersize=3, color="#5b8db8")
     ax.set_title(f"{name}: p = {results[name].test.pvalue:.2g}")
     ax.set(xlabel="alpha", ylabel="beta (per unit of log dose)")
+plt.show()
 
 # %%
 # Next: ``pm.fit(method="fullrank_advi")``, checked in the same way; chains that have not met are refused with

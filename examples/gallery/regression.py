@@ -47,6 +47,7 @@ left.fill_between(at, mean - 2 * spread, mean + 2 * spread, color="#5b8db8", alp
 left.set(xlabel="temperature (°C)", ylabel="use (kWh per day)")
 left.legend()
 result.plot_finding(0, ax=right)
+plt.show()
 
 # %%
 # Next: put heating and cooling degrees in place of the temperature, with a spread that grows with the

@@ -16,8 +16,8 @@ import steincritic as sc
 # The returns, in percent: correlated, with more very bad and very good days than a normal law has.
 
 truth = stats.multivariate_t([0.05, 0.03], [[1.0, 0.6], [0.6, 1.5]], df=4)
-returns = truth.rvs(1000, random_state=0)
-past, new = returns[:500], returns[500:]
+returns = truth.rvs(2000, random_state=0)
+past, new = returns[:1500], returns[1500:]
 
 # %%
 # Each model is fitted to the past and compared on what came later. ``critics=None``: quick lenses alone
@@ -40,6 +40,7 @@ fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
 comparison.plot(ax=left)
 right.plot(*new.T, ".", markersize=3, color="#d1495b")
 right.set(xlabel="return of the first stock (%)", ylabel="return of the second (%)", title="new days")
+plt.show()
 
 # %%
 # Next: ``sc.check`` of the nearest one says whether it gets anything wrong.

@@ -41,6 +41,7 @@ bottom.plot(humidity, ".", markersize=2, color="#5b8db8")
 bottom.axvline(15 * 50, color="gray", linestyle=":", label="drift begins")
 bottom.set(xlabel="reading", ylabel="humidity (%)")
 bottom.legend(loc="upper left")
+plt.show()
 
 # %%
 # Next: ``state.save("sensor.watch")`` keeps the wealth over night, and ``steincritic watch
