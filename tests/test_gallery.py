@@ -15,7 +15,7 @@ import steincritic
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SCRIPTS = sorted((EXAMPLES / "gallery").glob("*.py"))
-SLOW = {"flow_on_digits", "flow_on_two_moons", "eight_schools", "pymc_bioassay"}  # above 15 s
+SLOW = {"eight_schools", "flow_on_digits", "label_switching", "pymc_bioassay", "three_models"}  # above 15 s
 OPTIONAL = {"openmm"}  # used if it is there, not needed
 OURS = {"steincritic", "torch", "numpy", "scipy", "matplotlib"}  # installed with the library
 

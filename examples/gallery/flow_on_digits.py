@@ -23,7 +23,7 @@ except ImportError:
 # gets the noise of its width; otherwise a flow can put all of its mass on whole numbers.
 
 source = torch.Generator().manual_seed(0)
-pixels = torch.tensor(load_digits().data, dtype=torch.float32)
+pixels = torch.tensor(load_digits().data, dtype=torch.float64)
 images = (pixels + torch.rand(pixels.shape, generator=source)) / 17
 images = images[torch.randperm(len(images), generator=source)]
 train, test = images[:1200], images[1200:]
@@ -32,7 +32,7 @@ train, test = images[:1200], images[1200:]
 # A masked autoregressive flow, trained for some seconds.
 
 torch.manual_seed(0)
-flow = zuko.flows.MAF(64, transforms=3, hidden_features=(128,))
+flow = zuko.flows.MAF(64, transforms=3, hidden_features=(128,)).double()
 optimizer = torch.optim.Adam(flow.parameters(), lr=2e-3)
 for _ in range(300):
     loss = -flow().log_prob(train[torch.randint(len(train), (128,))]).mean()

@@ -25,7 +25,7 @@ def two_moons(n: int, seed: int) -> torch.Tensor:
     moon = torch.stack([angle.cos(), angle.sin()], 1)
     moon[n // 2 :] = torch.tensor([1.0, 0.5]) - moon[n // 2 :]
     moon = moon + 0.1 * torch.randn(n, 2, generator=source)
-    return moon[torch.randperm(n, generator=source)]
+    return moon[torch.randperm(n, generator=source)].double()
 
 
 # %%
@@ -33,7 +33,7 @@ def two_moons(n: int, seed: int) -> torch.Tensor:
 # null sets are enough for a level of 0.05, and quick to draw.
 
 torch.manual_seed(0)
-flow = zuko.flows.MAF(2, transforms=5, hidden_features=(64, 64))
+flow = zuko.flows.MAF(2, transforms=5, hidden_features=(64, 64)).double()
 optimizer = torch.optim.Adam(flow.parameters(), lr=3e-3)
 train, test = two_moons(4000, seed=1), two_moons(400, seed=2)
 test_by = sc.Combined(critics=None, draws=99, reference=60)
@@ -60,8 +60,8 @@ axes[0].legend()
 plt.show()
 
 # %%
-# And where the early flow is wrong: red where there are more data than it says, arrows to where it
-# should put more mass.
+# And where the early flow is wrong: red places speak against it, arrows point to where it should put more
+# mass.
 
 results[40].critic.plot(x=test)
 plt.show()

@@ -16,8 +16,8 @@ import steincritic as sc
 # The returns, in percent: correlated, with more very bad and very good days than a normal law has.
 
 truth = stats.multivariate_t([0.05, 0.03], [[1.0, 0.6], [0.6, 1.5]], df=4)
-returns = truth.rvs(2000, random_state=0)
-past, new = returns[:1500], returns[1500:]
+returns = truth.rvs(1600, random_state=0)
+past, new = returns[:800], returns[800:]
 
 # %%
 # Each model is fitted to the past and compared on what came later. ``critics=None``: quick lenses alone

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _REACH = 3.0  # standard deviations to either side of the middle
+_NEAR = 0.3  # standard deviations from the nearest of the data: beyond it a critic has learned nothing
 _LOUDEST = 0.95  # quantile of the witness where colors end
 
 
@@ -61,13 +62,15 @@ def _curve(critic: Critic, ax: "Axes", points: torch.Tensor | None) -> "Axes":
 def _map(critic: Critic, ax: "Axes", points: torch.Tensor | None) -> "Axes":
     """Arrows point to where data are denser than the model says."""
     across, up = _lines(critic, 60, points)
-    witness = critic.witness(torch.cartesian_prod(across, up)).view(60, 60).cpu()
-    told = witness.flatten() if points is None else critic.witness(points).cpu()  # far out it means nothing
-    most = float(told.abs().quantile(_LOUDEST)) or 1.0
-    shown = witness.T.clamp(-most, most)
+    grid = torch.cartesian_prod(across, up)
+    near = _near(critic, grid, points)
+    witness = critic.witness(grid).cpu().double()
+    most = float(witness[near].abs().quantile(_LOUDEST)) or 1.0
+    shown = torch.where(near, witness.clamp(-most, most), torch.nan).view(60, 60).T
     drawn = ax.contourf(across, up, shown, levels=20, vmin=-most, vmax=most, cmap="RdBu_r")
-    ax.figure.colorbar(drawn, ax=ax, label="witness: red, more data than the model says", format="%.2g")
+    ax.figure.colorbar(drawn, ax=ax, label="witness: red speaks against the model", format="%.2g")
     grid = torch.cartesian_prod(*_lines(critic, 15, points))
+    grid = grid[_near(critic, grid, points)]
     gap = critic.score_gap(grid).cpu() * critic.frame.scale.cpu()
     ax.quiver(grid[:, 0], grid[:, 1], -gap[:, 0], -gap[:, 1], color=DARK, width=0.004)
     if points is not None:
@@ -76,6 +79,14 @@ def _map(critic: Critic, ax: "Axes", points: torch.Tensor | None) -> "Axes":
     limits = [(float(line[0]), float(line[-1])) for line in (across, up)]
     ax.set(xlabel="first column", ylabel="second column", xlim=limits[0], ylim=limits[1])
     return ax
+
+
+def _near(critic: Critic, grid: torch.Tensor, points: torch.Tensor | None) -> torch.Tensor:
+    """Which places have data near by; all of them where no data are given."""
+    if points is None:
+        return torch.ones(len(grid), dtype=torch.bool)
+    scale = critic.frame.scale.to(grid)
+    return torch.cdist(grid / scale, points.to(grid) / scale).amin(1) < _NEAR
 
 
 def _lines(critic: Critic, count: int, points: torch.Tensor | None) -> list[torch.Tensor]:
