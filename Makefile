@@ -7,7 +7,7 @@ BROWSER := .venv/.browser
 SIDE_BY_SIDE := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 WORKERS ?= -n auto --maxprocesses 8 --dist loadfile
 
-.PHONY: demo test battery test-slow test-adapters docs lint format benchmark tutorial clean
+.PHONY: demo test battery test-slow test-adapters test-lowest docs lint format benchmark tutorial release-check clean
 
 demo: $(READY)
 	$(BIN)/steincritic demo --out out/demo
@@ -30,6 +30,22 @@ test-adapters: .venv/adapters/.ready
 docs: $(READY) $(BROWSER) .venv/.docs
 	$(BIN)/python -m sphinx -n -W --keep-going -q -j auto docs docs/_build/html
 	$(SIDE_BY_SIDE) $(BIN)/python -m pytest -q $(WORKERS) tests/test_site.py tests/test_docs.py src/steincritic
+
+# With the lowest versions that pyproject.toml names; torch is that of constraints.txt. What such old ones warn
+# of is not ours.
+LOWEST := .venv/lowest
+LOWEST_TESTS ?= tests
+test-lowest:
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch \
+	  $$($(PYTHON) .ci/lowest.py sklearn parquet) pytest pytest-xdist hypothesis jsonschema pyyaml
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	$(LOWEST)/bin/python -m pip check
+	$(SIDE_BY_SIDE) $(LOWEST)/bin/python -m pytest -q $(WORKERS) -o filterwarnings=default $(LOWEST_TESTS)
+
+# Wheel and sdist, each in an empty environment outside of the repository: README, command line, gallery.
+release-check:
+	PYTHON=$(PYTHON) .ci/release-check
 
 lint: $(READY)
 	$(BIN)/ruff check .

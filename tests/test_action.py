@@ -26,7 +26,9 @@ def place(tmp_path):
     for name, more in {"steincritic": " -m steincritic", "python": ""}.items():
         (tmp_path / "bin" / name).write_text(f'#!/bin/sh\nexec "{sys.executable}"{more} "$@"\n')
         (tmp_path / "bin" / name).chmod(0o755)
-    (tmp_path / "far.py").write_text("import steincritic as sc\nq = sc.models.GaussianMixture([[3.0, 0.0]])\n")
+    (tmp_path / "far.py").write_text(
+        "import steincritic as sc\nq = sc.models.GaussianMixture([[3.0, 0.0]])\n"
+    )
     return tmp_path
 
 

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -21,8 +20,7 @@ COMMANDS = {  # with what must be on standard output
 @pytest.fixture(scope="module")
 def lowest(tmp_path_factory):
     """A folder with the oldest versions, to be found before the installed ones."""
-    named = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    pins = [name.replace(">=", "==") for name in named if not name.startswith("torch")]
+    pins = subprocess.check_output([sys.executable, ROOT / ".ci/lowest.py"], text=True).split()
     folder = tmp_path_factory.mktemp("lowest")
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--only-binary=:all:"]
     made = subprocess.run([*pip, "--target", str(folder), *pins], capture_output=True, text=True)
