@@ -7,6 +7,8 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
+from sphinx.application import Sphinx
+
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
 os.environ.setdefault("MPLBACKEND", "agg")
@@ -79,3 +81,14 @@ sphinx_gallery_conf = {
     "show_memory": False,
     "write_computation_times": False,  # that page loads scripts from outside
 }
+
+
+def say_what_was_not_run(app: Sphinx, docname: str, source: list[str]) -> None:
+    script = SCRIPTS / f"{docname.removeprefix('gallery/')}.py"
+    if docname.startswith("gallery/") and script.name in SKIPPED:
+        note = f"Not run when this page was made: it needs {', '.join(missing(script))}."
+        source[0] = f".. note:: {note}\n\n{source[0]}"
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("source-read", say_what_was_not_run)

@@ -106,7 +106,8 @@ def blocks(name, text):
             end = next(i for i in range(at + 1, len(lines)) if lines[i].strip() == "```")
             reason = NOT_RUN.fullmatch(before)
             code = "\n".join(lines[at + 1 : end]) + "\n"
-            found.append(Block(name, at + 2, code, reason["reason"] if reason else "", line[3:]))
+            language = "bash" if line[3:] == "sh" else line[3:]
+            found.append(Block(name, at + 2, code, reason["reason"] if reason else "", language))
             at, before = end, ""
         before = line if line and not line.startswith("```") else before  # blank lines do not matter
         at += 1
@@ -181,7 +182,7 @@ def test_every_block_says_what_it_is():
 def test_no_command_stands_outside_of_a_block_that_runs():
     lost = []
     for name, page in zip(NAMES, PAGES, strict=True):
-        text = re.sub(r"^```bash\n.*?^```", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+        text = re.sub(r"^```(?:ba)?sh\n.*?^```", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
         lost += [f"{name}: {line}" for line in re.findall(r"^ *steincritic [a-z].*", text, re.MULTILINE)]
     assert not lost, "commands that no test sees:\n  " + "\n  ".join(lost)
 

@@ -92,6 +92,7 @@ def relink(app: Sphinx, docname: str, source: list[str]) -> None:
     if docname.startswith("gallery/"):
         return
     text = re.sub(r"\]\((?:\.\./)+results/([\w-]+)/table\.md\)", r"](/generated/records/\1.md)", source[0])
+    text = re.sub(r"\[([^]]*)\]\((?:\.\./)+examples\)", r"{doc}`\1 </gallery/index>`", text)
     text = re.sub(r"\]\((?:\.\./)+CONTRIBUTING\.md", r"](/reference/contributing.md", text)
     if docname != "generated/literature":
         text = KEY.sub(r"[[\1]](/generated/literature.md#\1)", text)
