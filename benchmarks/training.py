@@ -1,16 +1,22 @@
 """Cost of one training step of one critic: the plain way of research code against a bank, in one run.
 
-    python benchmarks/training.py --out results/benchmarks/training-cpu.json
+    python benchmarks/training.py --before CHECKOUT --out results/benchmarks/training-cpu.json
     python benchmarks/training.py --device cuda --out results/benchmarks/training-h200.json
 
 Plain: the score by automatic differentiation of log q in every step, Hutchinson's trace by double
 backward, torch.optim.Adam as it comes, one critic at a time. Bank: `fit_bank`, with the same loss and
 batch; its time includes shuffling, probes and staging. On a GPU also the bank without the fused programs of
 `training/fused.py`. They are timed in turn, and the median over rounds is reported.
+
+`--before` names a checkout of an earlier state: its `fit_bank` and ours, each in a process of its own, train
+the same banks in turn. Run this where nothing else runs.
 """
 
 import argparse
+import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -50,6 +56,7 @@ GROWTH = {
     "width": [32, 128, 512],
     "batch": [40, 200, 1000],
 }
+AGAINST = [Case(width=128, batch=40, dim=dim, members=90) for dim in (25, 50)] + PROMISED
 TABLE_10D = Case(width=512, batch=200, dim=10, members=90)
 STEPS = 20  # of the plain way per round; the bank takes 100, or 20 where they are heavy
 _HEAVY = 10**7
@@ -140,6 +147,44 @@ def measure(case: Case, device: torch.device, rounds: int) -> dict[str, Any]:
     }
 
 
+class Process:
+    """Another Python, which trains a bank with the library of a checkout whenever it is asked to."""
+
+    def __init__(self, case: Case, checkout: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, "--train", json.dumps(asdict(case))],
+            env=os.environ | {"PYTHONPATH": str(checkout / "src")},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __call__(self) -> float:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        print(file=self._process.stdin, flush=True)
+        return float(self._process.stdout.readline())
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
+def train_when_asked(case: Case) -> None:
+    """In such a process: milliseconds of one critic-step for every line read."""
+    bank = bank_way(case, torch.device("cpu"))
+    for _ in sys.stdin:
+        print(bank(), flush=True)
+
+
+def measure_against(case: Case, before: Path, rounds: int) -> dict[str, Any]:
+    """Milliseconds per critic-step of the checkout and of this code, in turn."""
+    processes = [Process(case, before), Process(case, Path(__file__).parents[1])]
+    timed = [[process() for process in processes] for _ in range(rounds + 1)][1:]  # the first one warms up
+    for process in processes:
+        process.close()
+    before_ms, now_ms = (median(column) for column in zip(*timed, strict=True))
+    return {**asdict(case), "before_ms": before_ms, "bank_ms": now_ms, "ratio": before_ms / now_ms}
+
+
 def peak_mib(work: Callable[[], object], device: torch.device) -> float | None:
     """Memory that the work adds at its peak: of the GPU, or of the process where Linux tells."""
     if device.type == "cuda":
@@ -161,15 +206,35 @@ def _status(key: str) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith(key))
 
 
+def against(before: Path, rounds: int) -> list[dict[str, Any]]:
+    rows = []
+    for case in AGAINST:
+        rows.append(row := measure_against(case, before, rounds))
+        print(
+            f"before    width {case.width:4d} batch {case.batch:4d} d {case.dim:3d} members "
+            f"{case.members:3d} "
+            f"before {row['before_ms']:7.4f} ms  now {row['bank_ms']:7.4f} ms per critic-step  "
+            f"ratio {row['ratio']:5.2f}",
+            flush=True,
+        )
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--before", type=Path, help="a checkout to compare with")
+    parser.add_argument("--train", type=json.loads, help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, default=Path("out/training-benchmark.json"))
     arguments = parser.parse_args()
+    if arguments.train:
+        return train_when_asked(Case(**arguments.train))
     device = torch.device(arguments.device)
     start = time.perf_counter()
     rows: dict[str, list[dict[str, Any]]] = {"promised": [], "table_10d": []}
+    if arguments.before:
+        rows["before"] = against(arguments.before, arguments.rounds)
 
     def add(group: str, case: Case, rounds: int) -> None:
         row = measure(case, device, rounds)

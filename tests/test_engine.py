@@ -8,7 +8,8 @@ import time
 import pytest
 import torch
 
-from steincritic.engine import check_engine, one_thread, spread
+from steincritic import engine as engine_module
+from steincritic.engine import check_engine, one_thread, spread, threads_that_help
 from steincritic.errors import InputError
 from steincritic.rng import generator
 
@@ -143,3 +144,34 @@ def test_an_address_is_for_dask():
     check_engine("threads", None)
     with pytest.raises(InputError, match="address is for engine dask"):
         check_engine("threads", "tcp://127.0.0.1:1")
+
+
+def timed_as(monkeypatch, *, together, alone):
+    """Torch's threads and one thread take so many seconds; says how often was measured."""
+    measured = []
+
+    def timed():
+        measured.append(torch.get_num_threads())
+        return alone if torch.get_num_threads() == 1 else together
+
+    monkeypatch.setattr(engine_module, "_timed", timed)
+    monkeypatch.setattr(engine_module, "_HELPED", {})
+    return measured
+
+
+@pytest.mark.parametrize(("together", "threads"), [(0.55, 2), (0.95, 1), (20.0, 1)])
+def test_threads_are_taken_where_they_help(together, threads, monkeypatch):
+    measured = timed_as(monkeypatch, together=together, alone=1.0)
+    torch.set_num_threads(2)
+    try:
+        assert [threads_that_help() for _ in range(3)] == [threads] * 3
+        assert measured == [2, 1] and torch.get_num_threads() == 2  # once
+        monkeypatch.setattr(engine_module, "_HELPED", {2: (0.0, True)})  # long ago
+        assert threads_that_help() == threads
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_one_thread_needs_no_measuring(monkeypatch):
+    measured = timed_as(monkeypatch, together=0.5, alone=1.0)
+    assert threads_that_help() == 1 and measured == []

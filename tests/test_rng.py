@@ -195,3 +195,11 @@ def test_a_step_may_be_a_tensor():
     for step in (0, 3, 10**6):
         counted = STREAMS.bits(Purpose.PROBE, torch.tensor(step), 5)
         assert torch.equal(counted, STREAMS.bits(Purpose.PROBE, step, 5))
+
+
+def test_several_steps_are_drawn_at_once():
+    steps = torch.tensor([[2], [7], [8]])
+    for draw in (STREAMS.normals, STREAMS.signs):
+        at_once = draw(steps, (4, 3), torch.float64)
+        one_by_one = [draw(step, (4, 3), torch.float64) for step in (2, 7, 8)]
+        assert torch.equal(at_once, torch.stack(one_by_one))

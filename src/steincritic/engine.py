@@ -4,6 +4,7 @@ Workers compute on one thread each, so they do not fight for cores, and all engi
 the last bit. Only the calling thread writes files. A piece of work should last a second or more.
 """
 
+import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -69,6 +70,38 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def threads_that_help() -> int:
+    """Torch's threads, or one where the machine has no more cores free at the moment.
+
+    Torch's threads wait for each other in every operation, so one busy core makes all of them slow. Measured
+    in a few milliseconds, at most once in some seconds; never more than `OMP_NUM_THREADS` or
+    `torch.set_num_threads` allow.
+    """
+    threads, now = torch.get_num_threads(), time.monotonic()
+    if threads == 1:
+        return 1
+    if threads not in _HELPED or now > _HELPED[threads][0]:
+        together = _timed()
+        with one_thread():
+            alone = _timed()
+        _HELPED[threads] = time.monotonic() + _AGAIN, _GAIN * together < alone
+    return threads if _HELPED[threads][1] else 1
+
+
+_AGAIN, _GAIN = 2.0, 1.25  # seconds until free cores are looked for again; less gain is not worth the risk
+_HELPED: dict[int, tuple[float, bool]] = {}  # by threads: until when it holds, and whether they helped
+
+
+def _timed() -> float:
+    """Seconds of some operations of the size that threads share."""
+    x = torch.ones(2**17)
+    x.sigmoid_()  # wakes the threads
+    start = time.perf_counter()
+    for _ in range(20):
+        x.sigmoid_()
+    return time.perf_counter() - start
 
 
 def _threads(

@@ -104,11 +104,14 @@ class Streams:
         return cls(torch.tensor([derive(s, "streams") for s in seeds], device=device))
 
     def bits(self, purpose: Purpose, step: int | Tensor, count: int) -> Tensor:
-        """(e, count) uniform 64-bit patterns, as int64; a step may be a 0-d int64 tensor."""
+        """(e, count) uniform 64-bit patterns, as int64; a step may be a 0-d int64 tensor.
+
+        Of several steps at once, an int64 tensor (k, 1): (k, e, count).
+        """
         offset = _GOLDEN * (2 * step + int(purpose))
         state = _mix(self.keys + (offset if isinstance(offset, Tensor) else _signed(offset)))  # (e,)
         index = torch.arange(1, count + 1, device=self.keys.device)
-        return _mix(state[:, None] + _GOLDEN * index)
+        return _mix(state[..., None] + _GOLDEN * index)
 
     def permutations(self, step: int | Tensor, n: int) -> Tensor:
         """(e, n) one random order of n things per member."""
@@ -117,13 +120,13 @@ class Streams:
     def signs(self, step: int | Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """(e, *shape) of -1 and 1."""
         sign = 1 - 2 * (self.bits(Purpose.PROBE, step, math.prod(shape)) & 1)
-        return sign.to(dtype).view(-1, *shape)
+        return sign.to(dtype).view(*sign.shape[:-1], *shape)
 
     def normals(self, step: int | Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """(e, *shape) standard normals by Box and Muller, one hash each."""
         bits = self.bits(Purpose.PROBE, step, math.prod(shape))
         radius, angle = _polar(bits, dtype)
-        return radius.mul_(angle.cos_()).view(-1, *shape)
+        return radius.mul_(angle.cos_()).view(*bits.shape[:-1], *shape)
 
 
 _DIGITS = {torch.float32: 24, torch.float64: 53}  # bits of a number's fraction

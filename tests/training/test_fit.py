@@ -1,5 +1,7 @@
 """Training in banks: independence, schedules, failures."""
 
+import threading
+
 import pytest
 import torch
 
@@ -11,6 +13,7 @@ from steincritic.models import GaussianMixture
 from steincritic.rng import Streams
 from steincritic.training import Adaptive, Gap, Staged, Training, Yardsticks, always, fit_bank, fixed
 from steincritic.training import fit as fit_module
+from steincritic.training.lanes import Group
 
 PAIR = problem("gm-2d")
 Q3 = GaussianMixture([[0.0, 0.0, 0.0]])
@@ -56,15 +59,18 @@ TO_ROUNDING = {"rtol": 1e-8, "atol": 1e-10}
 
 @pytest.mark.parametrize("divergence", ["exact", "gaussian", "rademacher"])
 @pytest.mark.parametrize("budget", [2**19, 1], ids=["one group", "a group a member"])
-def test_a_member_is_the_same_alone_and_among_others(divergence, budget, monkeypatch):
+@pytest.mark.parametrize("looks", [True, False], ids=["step by step", "in lanes"])
+def test_a_member_is_the_same_alone_and_among_others(divergence, budget, looks, monkeypatch):
     monkeypatch.setattr(fit_module, "tile_budget", lambda device: budget)
+    monkeypatch.setattr(fit_module, "_LANE", budget)
+    stagings = STAGINGS if looks else [STAGINGS[1], fixed(0.3), STAGINGS[0]]
     sets = [data(20, dim=3, seed=k) for k in range(3)]
     validation = always(data(15, dim=3, seed=9))
     training, yardsticks = settings(divergence=divergence), Yardsticks(validation=validation)
     rest = {"network": NET, "training": training, "yardsticks": yardsticks}
-    bank = fit_bank(stack(sets), staging=STAGINGS, seeds=[4, 5, 6], **rest)
+    bank = fit_bank(stack(sets), staging=stagings, seeds=[4, 5, 6], **rest)
     for k in range(3):
-        alone = fit_bank(sets[k], staging=STAGINGS[k], seeds=[4 + k], **rest)
+        alone = fit_bank(sets[k], staging=stagings[k], seeds=[4 + k], **rest)
         assert_same(bank[k : k + 1], alone, **TO_ROUNDING)
 
 
@@ -154,17 +160,23 @@ def test_any_number_of_points_is_cut_into_batches(n, batch_size):
     assert fitted.history.epochs == 3 and not any(fitted.failures)
 
 
-def test_every_point_is_seen_once_an_epoch(monkeypatch):
-    seen = []
-    update = fit_module._Run._update
+def watch_steps(monkeypatch, note):
+    """Call it with the points of every step."""
+    gradient = Group.gradient
 
-    def watched(self, x, score, lam):
-        seen.append(x[0])
-        return update(self, x, score, lam)
+    def watched(self, x, *rest):
+        note(x)
+        return gradient(self, x, *rest)
 
-    monkeypatch.setattr(fit_module._Run, "_update", watched)
-    points = data(20)
-    fit_bank(points, staging=fixed(0.5), seeds=[3], network=NET, training=settings(epochs=2, batch_size=7))
+    monkeypatch.setattr(Group, "gradient", watched)
+
+
+@pytest.mark.parametrize("staging", [STAGINGS[0], STAGINGS[2]], ids=["in lanes", "step by step"])
+def test_every_point_is_seen_once_an_epoch(staging, monkeypatch):
+    seen, points = [], data(20)
+    watch_steps(monkeypatch, lambda x: seen.append(x[0].clone()))
+    training, yardsticks = settings(epochs=2, batch_size=7), Yardsticks(validation=always(points))
+    fit_bank(points, staging=staging, seeds=[3], network=NET, training=training, yardsticks=yardsticks)
     order = Streams.from_seeds([3]).permutations(1, 20)[0]
     assert [len(part) for part in seen] == [7, 7, 6] * 2
     assert torch.equal(torch.cat(seen[3:]), points.x[order])
@@ -288,21 +300,33 @@ def test_trained_critics_print_in_one_short_line():
     assert repr(fitted.history) == "History(3 rows of loss, stein, penalty, lam)"
 
 
-@pytest.mark.parametrize(("members", "threads"), [(2, 1), (200, 2)])
-def test_small_steps_are_taken_on_one_thread(members, threads, monkeypatch):
-    seen = set()
-    update = fit_module._Run._update
-
-    def watched(run, *batch):
-        seen.add(torch.get_num_threads())
-        return update(run, *batch)
-
-    monkeypatch.setattr(fit_module._Run, "_update", watched)
-    monkeypatch.setattr(fit_module, "_SMALL", 1000)  # numbers: two members times 2 x 8 x 6 are fewer
+@pytest.fixture
+def two_threads():
     torch.set_num_threads(2)
-    try:
-        fit_bank(data(), staging=fixed(0.5), seeds=range(members), network=NET, training=TRAINING)
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(1)
+    yield
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize("divergence", ["exact", "gaussian"])
+def test_lanes_on_threads_give_the_bits_of_one_thread(divergence, monkeypatch, request):
+    monkeypatch.setattr(fit_module, "_LANE", 300)  # numbers: a member has 2 x 8 x 6
+    seen = set()
+    watch_steps(monkeypatch, lambda x: seen.add((threading.get_ident(), torch.get_num_threads())))
+    rest = {"staging": fixed(0.5), "seeds": range(40), "network": NET, "training": settings(dtype="float32")}
+    alone = fit_bank(data(dim=3), **rest)
+    assert seen == {(threading.get_ident(), 1)}
+    seen.clear()
+    request.getfixturevalue("two_threads")
+    assert_same(fit_bank(data(dim=3), **rest), alone, **EXACTLY)
+    assert {threads for _, threads in seen} == {1} and threading.get_ident() not in dict(seen)
+
+
+@pytest.mark.parametrize(("small", "helps", "threads"), [(10**6, True, 1), (100, True, 2), (100, False, 1)])
+def test_one_critic_has_torchs_threads_where_they_gain(small, helps, threads, monkeypatch, two_threads):
+    seen = set()
+    watch_steps(monkeypatch, lambda x: seen.add(torch.get_num_threads()))
+    monkeypatch.setattr(fit_module, "_SMALL", small)
+    monkeypatch.setattr(fit_module, "threads_that_help", lambda: 2 if helps else 1)
+    fit_bank(data(), staging=fixed(0.5), seeds=[0], network=MLP(hidden=(20,)), training=TRAINING)
     assert seen == {threads}

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from steincritic.critics.activation import ACTIVATIONS, Activation
 from steincritic.critics.exact import exact_pullback
-from steincritic.critics.network import Buffers, Parameters, Pullback
+from steincritic.critics.network import Buffers, Parameters, Pullback, Stacked
 from steincritic.engine import cores
 from steincritic.errors import InputError, check_choice, check_count
 from steincritic.rng import generator
@@ -155,25 +155,27 @@ class MLP:
         if probe is None:
             *values, exact = exact_pullback(self._activation, len(self.hidden), parameters, x, buffers)
             return values[0], values[1], self._keeping(exact)
-        n, last = x.shape[1], len(self.hidden) + 1
-        rows = [buffers.take("rows", (len(x), 2 * n, x.shape[2]), x)]  # (e, 2n, .) into each layer
-        rows[0][:, :n], rows[0][:, n:] = x, probe
-        rows[0][:, n:, : self.fixed] = 0
+        last, size = len(self.hidden) + 1, (len(x), x.shape[1], x.shape[2])
+        rows = [buffers.stack("rows", size, x)]  # into each layer
+        rows[0].points.copy_(x)
+        rows[0].tangents.copy_(probe)
+        if self.fixed:
+            rows[0].tangents[..., : self.fixed] = 0
         tapes = [_Tape(self._activation, layer, parameters, buffers) for layer in self._layers]
         for tape in tapes:
             rows.append(tape.forward(rows[-1]))
-        out = buffers.take("out", tuple(rows[0].shape), x)
-        torch.bmm(rows[-1], parameters[f"w{last}"], out=out)
-        f = out[:, :n].add_(parameters[f"b{last}"])
-        div_f = (out[:, n:] * probe).sum(-1)
+        out = buffers.stack("out", size, x)
+        torch.bmm(rows[-1].both, parameters[f"w{last}"], out=out.both)
+        f = out.points.add_(parameters[f"b{last}"])
+        div_f = (out.tangents * probe).sum(-1)
 
         def pull(f_cotangent: BankPoints, div_cotangent: BankPerPoint, into: Parameters) -> None:
-            cotangent = buffers.take("cotangent", tuple(out.shape), x)
-            cotangent[:, :n] = f_cotangent
-            torch.mul(probe, div_cotangent[..., None], out=cotangent[:, n:])
+            cotangent = buffers.stack("cotangent", size, x)
+            cotangent.points.copy_(f_cotangent)
+            torch.mul(probe, div_cotangent[..., None], out=cotangent.tangents)
             for layer in range(last, 0, -1):
-                torch.bmm(rows[layer - 1].mT, cotangent, out=into[f"w{layer}"])
-                torch.sum(cotangent[:, :n], 1, keepdim=True, out=into[f"b{layer}"])
+                torch.bmm(rows[layer - 1].both.mT, cotangent.both, out=into[f"w{layer}"])
+                torch.sum(cotangent.points, 1, keepdim=True, out=into[f"b{layer}"])
                 if layer > 1:
                     cotangent = tapes[layer - 2].backward(cotangent, parameters[f"w{layer}"], into)
 
@@ -204,39 +206,37 @@ class _Tape:
         self._weight, self._bias = parameters[f"w{layer}"], parameters[f"b{layer}"]
         self._slope = parameters.get(f"slope{layer}")
 
-    def _take(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        return self._buffers.take(f"{name} {self._layer}", shape, self._weight)
+    def _take(self, name: str) -> Tensor:
+        return self._buffers.take(f"{name} {self._layer}", self._size, self._weight)
 
-    def forward(self, rows: Tensor) -> Tensor:
-        shape = (*rows.shape[:2], self._weight.shape[2])
-        n, half = shape[1] // 2, (shape[0], shape[1] // 2, shape[2])
-        pre, self._out = self._take("pre", shape), self._take("out", shape)
-        self._first, self._second = self._take("first", half), self._take("second", half)
-        torch.bmm(rows, self._weight, out=pre)
-        self._z, self._t = pre[:, :n].add_(self._bias), pre[:, n:]
-        z = self._z if self._slope is None else self._slope * self._z
-        value, tangent = self._out[:, :n], self._out[:, n:]
-        self._activation.into(z, value, self._first, self._second, self._take("scratch", half))
+    def _stack(self, name: str) -> Stacked:
+        return self._buffers.stack(f"{name} {self._layer}", self._size, self._weight)
+
+    def forward(self, rows: Stacked) -> Stacked:
+        self._size = (*rows.points.shape[:2], self._weight.shape[2])
+        self._pre, self._out = self._stack("pre"), self._stack("out")
+        self._first, self._second = self._take("first"), self._take("second")
+        torch.bmm(rows.both, self._weight, out=self._pre.both)
+        z = self._pre.points.add_(self._bias)
+        z = z if self._slope is None else self._slope * z
+        self._activation.into(z, self._out.points, self._first, self._second, self._take("scratch"))
         if self._slope is not None:
-            value.div_(self._slope)
+            self._out.points.div_(self._slope)
             self._second.mul_(self._slope)  # the derivative of ψ'(βz) in z
-        torch.mul(self._t, self._first, out=tangent)
+        torch.mul(self._pre.tangents, self._first, out=self._out.tangents)
         return self._out
 
-    def backward(self, above: Tensor, weight: Tensor, into: Parameters) -> Tensor:
+    def backward(self, above: Stacked, weight: Tensor, into: Parameters) -> Stacked:
         """Cotangent of the next layer's rows to that of (z, t); writes the slope's gradient."""
-        n = self._first.shape[1]
-        cotangent = self._take("cotangent", tuple(self._out.shape))
-        torch.bmm(above, weight.mT, out=cotangent)
-        of_value, of_tangent = cotangent[:, :n], cotangent[:, n:]
-        bend = torch.mul(of_tangent, self._t, out=self._take("scratch", tuple(self._first.shape)))
-        bend.mul_(self._second)
+        cotangent, (_, z, t) = self._stack("cotangent"), self._pre
+        torch.bmm(above.both, weight.mT, out=cotangent.both)
+        bend = torch.mul(cotangent.tangents, t, out=self._take("scratch")).mul_(self._second)
         if self._slope is not None:  # dh/dβ = (zψ' - h)/β and dψ'(βz)/dβ = zψ''
-            through_value = of_value * (self._z * self._first - self._out[:, :n])
-            slope_gradient = ((through_value + bend * self._z) / self._slope).sum(1, keepdim=True)
+            through_value = cotangent.points * (z * self._first - self._out.points)
+            slope_gradient = ((through_value + bend * z) / self._slope).sum(1, keepdim=True)
             into[f"slope{self._layer}"].copy_(slope_gradient)
-        of_value.mul_(self._first).add_(bend)
-        of_tangent.mul_(self._first)
+        cotangent.points.mul_(self._first).add_(bend)
+        cotangent.tangents.mul_(self._first)
         return cotangent
 
 

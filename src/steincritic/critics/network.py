@@ -1,7 +1,7 @@
 """What a bank needs of a network: stacked parameters in, a vector field and its divergence out."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -12,17 +12,34 @@ Parameters = dict[str, Tensor]  # each (e, ...)
 Pullback = Callable[[BankPoints, BankPerPoint, Parameters], None]
 
 
+class Stacked(NamedTuple):
+    """Rows of points, and under them as many rows of tangents: (e, 2n, .), and its halves."""
+
+    both: Tensor
+    points: Tensor
+    tangents: Tensor
+
+
 class Buffers:
     """Arrays that a training step uses again and again instead of asking for fresh memory."""
 
     def __init__(self) -> None:
         self._arrays: dict[tuple[str, tuple[int, ...]], Tensor] = {}
+        self._stacked: dict[tuple[str, tuple[int, ...]], Stacked] = {}
 
     def take(self, name: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
         """An array of this shape with arbitrary content; the same one for the same name and shape."""
         if (name, shape) not in self._arrays:
             self._arrays[name, shape] = like.new_empty(shape)
         return self._arrays[name, shape]
+
+    def stack(self, name: str, half: tuple[int, int, int], like: Tensor) -> Stacked:
+        """The same with its halves, each of this shape; cutting them anew in every step takes its time."""
+        if (name, half) not in self._stacked:
+            members, rows, columns = half
+            both = like.new_empty(members, 2 * rows, columns)
+            self._stacked[name, half] = Stacked(both, both[:, :rows], both[:, rows:])
+        return self._stacked[name, half]
 
 
 class Network(Protocol):

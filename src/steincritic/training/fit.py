@@ -13,9 +13,9 @@ from torch import Tensor
 
 from steincritic.critics.bank import Bank, tile_budget
 from steincritic.critics.mlp import MLP
-from steincritic.critics.network import Buffers, Network, Parameters
+from steincritic.critics.network import Buffers, Network
 from steincritic.data.points import ScoredPoints
-from steincritic.engine import one_thread
+from steincritic.engine import one_thread, threads_that_help
 from steincritic.errors import InputError, check_choice, check_count, check_positive
 from steincritic.files import rebuilding
 from steincritic.rng import Streams
@@ -24,14 +24,16 @@ from steincritic.stein.operator import stein_values
 from steincritic.training import checkpoint as checkpoints
 from steincritic.training.fitted import FittedBank, History
 from steincritic.training.fused import FusedSteps, fits
-from steincritic.training.objective import Gap, Loss, loss_cotangents, loss_of, monitor
+from steincritic.training.lanes import Draw, Group, Lanes
+from steincritic.training.objective import Gap, monitor
 from steincritic.training.progress import Callback
 from steincritic.training.replay import Replayed
 from steincritic.training.selection import Epoch, Keeper, keeper
 from steincritic.training.staging import Quantity, Stage, Staged, Staging
 
 T = TypeVar("T")
-_SMALL = 2**17  # numbers in the widest array of a step, up to which two threads gain less than a half
+_SMALL = 2**17  # numbers in the widest array of a step, up to which torch's threads gain less than a half
+_LANE = 2**17  # the same, of the members that one thread trains at a time; half of it where they are few
 _LOOK = 20  # epochs on a GPU between two looks at its losses
 Observer = Callable[[int, Bank, PerMember], None]
 
@@ -166,8 +168,8 @@ class _Run:
         self.update = Replayed(self._update, recording=device.type == "cuda")
         self.fused = self._fused_steps()
         self.counter = torch.zeros((), dtype=torch.int64, device=device)  # the step, for the streams
-        self.buffers = Buffers()
-        self.groups: dict[int, list[_Group]] = {}
+        self.buffers, self.threads = Buffers(), 1
+        self.groups: dict[int, list[Group]] = {}
         self.stages: list[Stage] = [staging.begin() for staging in stagings]
         self.known_lam: tuple[tuple[float, ...], PerMember] | None = None
         self.keeper: Keeper = keeper(training.selection)
@@ -217,7 +219,8 @@ class _Run:
         return self.known_lam[1]
 
     def _train_epoch(self, epoch: int) -> dict[str, Tensor]:
-        losses, lams = (self._plain_epoch if self.fused is None else self._fused_epoch)(epoch)
+        ahead = self.fused is not None or self.lanes is not None
+        losses, lams = (self._epoch_ahead if ahead else self._plain_epoch)(epoch)
         stein, penalty = losses.unbind(1)  # (steps, e) each
         self.unseen.append((epoch, penalty - stein, lams))
         row = {"loss": penalty - stein, "stein": stein, "penalty": penalty}
@@ -237,15 +240,17 @@ class _Run:
             lams.append(lam)
         return torch.stack(losses), torch.stack(lams)
 
-    def _fused_epoch(self, epoch: int) -> tuple[Tensor, Tensor]:
-        """The same, on a GPU that has programs for these critics."""
-        assert self.fused is not None
-        self.fused.begin(epoch, self.points, normal=self._probe_kind == "gaussian")
+    def _epoch_ahead(self, epoch: int) -> tuple[Tensor, Tensor]:
+        """The same, where λ is known for the whole epoch."""
         first = epoch * self.steps_per_epoch
         for step in range(first, first + self.steps_per_epoch):
             self._advance_stages(step)
         lam = self.schedule[first : first + self.steps_per_epoch]
         self.known_lam = tuple(stage.lam for stage in self.stages), lam[-1]
+        if self.lanes is not None:
+            return self.lanes.epoch(epoch, lam, threads=self.threads), lam
+        assert self.fused is not None
+        self.fused.begin(epoch, self.points, normal=self._probe_kind == "gaussian")
         self.fused.run(lam)
         return self.fused.losses(), lam
 
@@ -270,8 +275,7 @@ class _Run:
 
     def _fused_steps(self) -> FusedSteps | None:
         exact, training = self._probe_kind == "exact", self.training
-        looks = any(hasattr(staging, "on") for staging in self.stagings)  # at a critic between two steps
-        if looks or self.shared or not fits(self.bank, exact=exact, tensor_cores=training.tensor_cores):
+        if not (self._independent and fits(self.bank, exact=exact, tensor_cores=training.tensor_cores)):
             return None
         return FusedSteps(
             self.bank,
@@ -282,10 +286,36 @@ class _Run:
             epochs=training.epochs,
         )
 
+    @cached_property
+    def _independent(self) -> bool:
+        """Does nothing look at a critic between two steps, nor join several?"""
+        return not self.shared and all(isinstance(staging, Staged) for staging in self.stagings)
+
+    @cached_property
+    def lanes(self) -> Lanes | None:
+        """For perceptrons on a CPU; a module is not safe to call from two threads."""
+        if self.bank.device.type != "cpu" or not isinstance(self.bank.network, MLP) or not self._independent:
+            return None
+        batch = min(self.training.batch_size, len(self.points))
+        most = _LANE // self._numbers_each(batch)
+        return Lanes(
+            self.bank,
+            self.optimizer,
+            self.streams,
+            self.points,
+            batch=batch,
+            draw=self._draw,
+            size=max(1, min(most, max(most // 2, len(self.bank) // 4))),
+        )
+
     def _update(self, x: BankPoints, score: BankPoints, lam: PerMember) -> Tensor:
         """One step of every member; the two terms of the loss before it, (2, e)."""
         probe = self._probe(x)
-        losses = [group.gradient(x, score, lam, probe, self.buffers) for group in self._groups(x.shape[1])]
+        losses = []
+        for group in self._groups(x.shape[1]):
+            k = group.members
+            own = None if probe is None else probe[k]
+            losses.append(group.gradient(x[k], score[k], lam[k], own, self.buffers))
         for value in self.shared:  # every copy moves along the gradient of the members' losses together
             assert value.grad is not None
             value.grad.copy_(value.grad.sum(0, keepdim=True))
@@ -294,12 +324,12 @@ class _Run:
             value[1:].copy_(value[:1])
         return torch.cat([torch.stack([loss.stein, loss.penalty]) for loss in losses], dim=1)
 
-    def _groups(self, batch: int) -> list["_Group"]:
+    def _groups(self, batch: int) -> list[Group]:
         """Members that go through a step together: all on a GPU, as many as a CPU's cache holds."""
         size = max(1, tile_budget(self.bank.device) // self._numbers_each(batch))
         if size not in self.groups:
             slices = [slice(k, k + size) for k in range(0, len(self.bank), size)]
-            self.groups[size] = [_Group.of(self.bank, members) for members in slices]
+            self.groups[size] = [Group.of(self.bank, members) for members in slices]
         return self.groups[size]
 
     def _numbers_each(self, batch: int) -> int:
@@ -307,10 +337,15 @@ class _Run:
         return 2 * batch * self.bank.network.widest(self.bank.parameters)
 
     def _probe(self, x: BankPoints) -> BankPoints | None:
+        return self._draw and self._draw(self.streams, self.counter, tuple(x.shape[1:]))
+
+    @property
+    def _draw(self) -> Draw | None:
+        """How probes are drawn; None where the divergence is exact."""
         if self._probe_kind == "exact":
             return None
-        draw = self.streams.normals if self._probe_kind == "gaussian" else self.streams.signs
-        return draw(self.counter, tuple(x.shape[1:]), self.dtype)
+        kind = Streams.normals if self._probe_kind == "gaussian" else Streams.signs
+        return partial(kind, dtype=self.dtype)
 
     @property
     def _probe_kind(self) -> str:
@@ -422,10 +457,16 @@ class _Run:
             )
 
     def _cores(self) -> AbstractContextManager[None]:
-        """One, where a step of all members is small."""
-        batch = min(self.training.batch_size, len(self.points))
-        numbers = len(self.bank) * self._numbers_each(batch)
-        return one_thread() if self.bank.device.type == "cpu" and numbers <= _SMALL else nullcontext()
+        """Who shares the work of an epoch: threads by lanes, torch's threads in each operation, or nobody."""
+        if self.bank.device.type != "cpu":
+            return nullcontext()
+        each = self._numbers_each(min(self.training.batch_size, len(self.points)))
+        lanes, threads = 1 if self.lanes is None else len(self.lanes), torch.get_num_threads()
+        self.threads = 1 if lanes < threads and each > _SMALL else min(lanes, threads)
+        if self.threads > 1:
+            return nullcontext()  # each lane computes on its thread alone
+        small = len(self.bank) * each <= _SMALL
+        return one_thread() if small or threads_that_help() == 1 else nullcontext()
 
     @contextmanager
     def _precision(self) -> Iterator[None]:
@@ -447,30 +488,3 @@ class _Run:
         if self.bank.device.type == "cuda" and self.waits:
             torch.cuda.synchronize(self.bank.device)
         self.seconds[what] += time.perf_counter() - start
-
-
-@dataclass(frozen=True, eq=False)
-class _Group:
-    """Some members of the bank in training: views of their weights and of their gradients."""
-
-    members: slice
-    bank: Bank
-    gradients: Parameters
-
-    @classmethod
-    def of(cls, bank: Bank, members: slice) -> "_Group":
-        gradients = {
-            name: value.grad[members] for name, value in bank.parameters.items() if value.grad is not None
-        }
-        return cls(members, bank[members], gradients)
-
-    def gradient(
-        self, x: BankPoints, score: BankPoints, lam: PerMember, probe: BankPoints | None, buffers: Buffers
-    ) -> Loss:
-        """Write the gradient of the members' losses where the optimizer finds it."""
-        x, score, lam = x[self.members], score[self.members], lam[self.members]
-        f, div_f, pull = self.bank.network.pullback(
-            self.bank.parameters, x, None if probe is None else probe[self.members], buffers
-        )
-        pull(*loss_cotangents(score, f, lam), self.gradients)
-        return loss_of(score, f, div_f, lam)

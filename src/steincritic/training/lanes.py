@@ -1,0 +1,151 @@
+"""Training steps of a bank on a CPU: its members in lanes, each trained for a whole epoch by one thread.
+
+Members are independent, so a lane waits for no other, and its weights and Adam's moments stay in the cache of
+one core from step to step. How members are cut into lanes depends on their size alone, never on threads, so
+any number of threads gives the same numbers to the last bit.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from steincritic.critics.bank import Bank
+from steincritic.critics.network import Buffers, Parameters
+from steincritic.data.points import ScoredPoints
+from steincritic.engine import EngineName, spread
+from steincritic.rng import Streams
+from steincritic.shapes import BankPoints, PerMember
+from steincritic.training.objective import Loss, loss_cotangents, loss_of
+
+Draw = Callable[[Streams, int | Tensor, tuple[int, ...]], Tensor]  # probes of some steps, (k, e, n, d)
+_DRAWN = 2**17  # numbers of probes at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Some members of the bank in training: views of their weights and of their gradients."""
+
+    members: slice
+    bank: Bank
+    gradients: Parameters
+
+    @classmethod
+    def of(cls, bank: Bank, members: slice) -> "Group":
+        gradients = {
+            name: value.grad[members] for name, value in bank.parameters.items() if value.grad is not None
+        }
+        return cls(members, bank[members], gradients)
+
+    def gradient(
+        self, x: BankPoints, score: BankPoints, lam: PerMember, probe: BankPoints | None, buffers: Buffers
+    ) -> Loss:
+        """Write the gradient of the members' losses where the optimizer finds it."""
+        f, div_f, pull = self.bank.network.pullback(self.bank.parameters, x, probe, buffers)
+        pull(*loss_cotangents(score, f, lam), self.gradients)
+        return loss_of(score, f, div_f, lam)
+
+
+class Lanes:
+    """Epochs of Adam of all members; weights and moments stay where bank and optimizer have them."""
+
+    def __init__(
+        self,
+        bank: Bank,
+        optimizer: torch.optim.Adam,
+        streams: Streams,
+        points: ScoredPoints,
+        *,
+        batch: int,
+        draw: Draw | None,
+        size: int,
+    ) -> None:
+        count = -(-len(bank) // size)
+        edges = [k * len(bank) // count for k in range(count + 1)]
+        self._lanes = [Group.of(bank, slice(a, b)) for a, b in pairwise(edges)]
+        self._optimizer, self._streams, self._points = optimizer, streams, points
+        self._batch, self._draw = min(batch, len(points)), draw
+        self._buffers: list[Buffers] = []  # of lanes that are not at work
+        self._moments = [_moments(optimizer, value) for value in bank.parameters.values()]
+
+    def __len__(self) -> int:
+        return len(self._lanes)
+
+    def epoch(self, epoch: int, lam: Tensor, *, threads: int) -> Tensor:
+        """The two terms of the loss before each step, (steps, 2, e); λ is (steps, e)."""
+        engine: EngineName = "threads" if threads > 1 else "serial"
+        done = dict(spread(lambda lane: self._train(lane, epoch, lam), self._lanes, engine, workers=threads))
+        for state in self._moments:
+            state["step"].add_(len(lam))
+        return torch.cat([done[k] for k in range(len(done))], dim=-1)
+
+    def _train(self, lane: Group, epoch: int, lam: Tensor) -> Tensor:
+        streams = Streams(self._streams.keys[lane.members])
+        adam = _Adam(lane, self._moments, self._optimizer.param_groups[0])
+        order = streams.permutations(epoch, len(self._points))
+        x, score = (_dealt(t[lane.members], order) for t in (self._points.x, self._points.score))
+        batches = zip(x.split(self._batch, dim=1), score.split(self._batch, dim=1), strict=True)
+        probes = self._probes(streams, range(epoch * len(lam), (epoch + 1) * len(lam)))
+        buffers, losses = self._buffers.pop() if self._buffers else Buffers(), list[Tensor]()
+        for (x, score), probe, own in zip(batches, probes, lam[:, lane.members], strict=True):
+            if probe is not None and len(probe[0]) > x.shape[1]:  # the last batch may be short
+                probe = probe[:, : x.shape[1]]
+            loss = lane.gradient(x, score, own, probe, buffers)
+            losses += loss.stein, loss.penalty
+            adam.step()
+        self._buffers.append(buffers)
+        return torch.stack(losses).view(len(lam), 2, -1)
+
+    def _probes(self, streams: Streams, steps: range) -> Iterator[Tensor | None]:
+        """Of one step after the other, drawn for several at once; None where the divergence is exact."""
+        shape = self._batch, self._points.dim
+        at_once = max(1, _DRAWN // (len(streams.keys) * shape[0] * shape[1]))
+        for first in range(0, len(steps), at_once):
+            some = steps[first : first + at_once]
+            if self._draw is None:
+                yield from [None] * len(some)
+            else:
+                yield from self._draw(streams, torch.tensor(some)[:, None], shape)
+
+
+class _Adam:
+    """Adam for the members of one lane, in one pass over their weights and moments."""
+
+    def __init__(
+        self, lane: Group, moments: Sequence[Mapping[str, Tensor]], settings: Mapping[str, Any]
+    ) -> None:
+        mean, square = ([one[name][lane.members] for one in moments] for name in ("exp_avg", "exp_avg_sq"))
+        self._done = moments[0]["step"].clone()
+        weights, gradients = list(lane.bank.parameters.values()), list(lane.gradients.values())
+        counts, unused = [self._done] * len(weights), list[Tensor]()
+        self._arrays = weights, gradients, mean, square, unused, counts
+        self._settings = {
+            "lr": settings["lr"],
+            "beta1": settings["betas"][0],
+            "beta2": settings["betas"][1],
+            "weight_decay": 0.0,
+            "eps": settings["eps"],
+            "amsgrad": False,
+            "maximize": False,
+        }
+
+    def step(self) -> None:
+        self._done += 1
+        torch._fused_adam_(*self._arrays, **self._settings)
+
+
+def _moments(optimizer: torch.optim.Adam, value: Tensor) -> dict[str, Tensor]:
+    """Adam's state of a parameter, made where there is none yet."""
+    state: dict[str, Tensor] = optimizer.state[value]
+    if not state:
+        state |= {"step": torch.zeros(()), "exp_avg": torch.zeros_like(value)}
+        state["exp_avg_sq"] = torch.zeros_like(value)
+    return state
+
+
+def _dealt(t: Tensor, order: Tensor) -> Tensor:
+    """(e, n, d) rows in each member's order."""
+    return torch.stack([one.index_select(0, rows) for one, rows in zip(t, order, strict=True)])
