@@ -106,7 +106,7 @@ def main() -> None:
     Record(
         name="benchmark-busy",
         command=f"python benchmarks/busy.py --rounds {arguments.rounds}",
-        config={"rounds": arguments.rounds, "cores": os.cpu_count()},
+        config={"rounds": arguments.rounds, "cores": os.cpu_count(), "load": os.getloadavg()[0]},
         seed=0,
         results={"rows": rows},
         seconds={"total": time.perf_counter() - start},

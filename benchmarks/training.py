@@ -1,6 +1,7 @@
 """Cost of one training step of one critic: the plain way of research code against a bank, in one run.
 
-    python benchmarks/training.py --before CHECKOUT --out results/benchmarks/training-cpu.json
+    python benchmarks/training.py --out results/benchmarks/training-cpu.json
+    python benchmarks/training.py --before CHECKOUT --out results/benchmarks/training-before-cpu.json
     python benchmarks/training.py --device cuda --out results/benchmarks/training-h200.json
 
 Plain: the score by automatic differentiation of log q in every step, Hutchinson's trace by double
@@ -8,8 +9,8 @@ backward, torch.optim.Adam as it comes, one critic at a time. Bank: `fit_bank`, 
 batch; its time includes shuffling, probes and staging. On a GPU also the bank without the fused programs of
 `training/fused.py`. They are timed in turn, and the median over rounds is reported.
 
-`--before` names a checkout of an earlier state: its `fit_bank` and ours, each in a process of its own, train
-the same banks in turn. Run this where nothing else runs.
+`--before` does something else: it names a checkout of an earlier state, whose `fit_bank` and ours, each in a
+process of its own, train the same banks in turn. Run this where nothing else runs.
 """
 
 import argparse
@@ -220,21 +221,8 @@ def against(before: Path, rounds: int) -> list[dict[str, Any]]:
     return rows
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--before", type=Path, help="a checkout to compare with")
-    parser.add_argument("--train", type=json.loads, help=argparse.SUPPRESS)
-    parser.add_argument("--out", type=Path, default=Path("out/training-benchmark.json"))
-    arguments = parser.parse_args()
-    if arguments.train:
-        return train_when_asked(Case(**arguments.train))
-    device = torch.device(arguments.device)
-    start = time.perf_counter()
+def all_sizes(device: torch.device, rounds: int) -> dict[str, list[dict[str, Any]]]:
     rows: dict[str, list[dict[str, Any]]] = {"promised": [], "table_10d": []}
-    if arguments.before:
-        rows["before"] = against(arguments.before, arguments.rounds)
 
     def add(group: str, case: Case, rounds: int) -> None:
         row = measure(case, device, rounds)
@@ -247,16 +235,36 @@ def main() -> None:
         )
 
     for case in PROMISED:
-        add("promised", case, arguments.rounds)
-        add("promised", Case(**{**asdict(case), "divergence": "exact"}), arguments.rounds)
+        add("promised", case, rounds)
+        add("promised", Case(**{**asdict(case), "divergence": "exact"}), rounds)
     add("table_10d", TABLE_10D, 3)
     for key, values in GROWTH.items():
         for value in values:
-            add(key, Case(**{**asdict(BASE), key: value}), max(3, arguments.rounds // 3))
+            add(key, Case(**{**asdict(BASE), key: value}), max(3, rounds // 3))
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--before", type=Path, help="a checkout to compare with")
+    parser.add_argument("--train", type=json.loads, help=argparse.SUPPRESS)
+    parser.add_argument("--out", type=Path, default=Path("out/training-benchmark.json"))
+    arguments = parser.parse_args()
+    if arguments.train:
+        return train_when_asked(Case(**arguments.train))
+    device = torch.device(arguments.device)
+    start = time.perf_counter()
+    if arguments.before:
+        rows = {"before": against(arguments.before, arguments.rounds)}
+    else:
+        rows = all_sizes(device, arguments.rounds)
     Record(
         name="benchmark-training",
-        command=f"python benchmarks/training.py --device {arguments.device} --rounds {arguments.rounds}",
-        config={"steps": STEPS, "rounds": arguments.rounds},
+        command=f"python benchmarks/training.py --device {arguments.device} --rounds {arguments.rounds}"
+        + (" --before CHECKOUT" if arguments.before else ""),
+        config={"steps": STEPS, "rounds": arguments.rounds, "load": os.getloadavg()[0]},
         seed=0,
         results=rows,
         seconds={"total": time.perf_counter() - start},
