@@ -111,3 +111,30 @@ def test_a_tolerance_that_makes_no_sense_is_answered_in_one_line(run, wrong):
 def test_compare_has_no_tolerance(run):
     code, _, err = run(f"compare good.npy {MODEL} {MODEL} --tolerance 0.1")
     assert code == 2 and "--tolerance is for check and test" in err
+
+
+def test_rows_that_are_many_go_by_in_one_pass(run, monkeypatch):
+    from steincritic.gof import combined, large, one_pass, streamed
+
+    monkeypatch.setattr(streamed, "_SETS", 99)
+    monkeypatch.setattr(streamed, "_ROWS", (300, 2**22))
+    monkeypatch.setattr(one_pass, "_SAMPLE", (500, 2**20))
+    monkeypatch.setattr(large, "LARGE", 5000)
+    monkeypatch.setitem(combined.Combined.__init__.__kwdefaults__, "exact_up_to", 5000)
+    x = Q.sample(6000, seed=2).numpy()
+    x[5500, 0] = np.nan
+    x[:, 1] += 0.2
+    np.save("many.npy", x)
+    code, out, err = run(f"test many.npy {MODEL} --json")
+    assert code == 2 and "NaN or infinite values in row 5500" in err
+    code, out, err = run(f"test many.npy {MODEL} --json --drop-nan")
+    found = json.loads(out)
+    assert code == 1 and found["threshold"] == "scaled" and found["n"] == 5999
+    assert found["dropped"] == 1 and any("in one pass" in note for note in found["notes"])
+    code, out, _ = run(f"check many.npy {MODEL} --json --drop-nan --out report")
+    found = json.loads(out)
+    assert code == 1 and found["rows"] == 500 and found["n"] == 5999
+    assert max(found["points"]["worst"]) > 500 and Path("report/report.html").exists()  # rows of the file
+    code, out, _ = run(f"test many.npy {MODEL} --json --drop-nan --test split")
+    found = json.loads(out)
+    assert any("Tested on 5,000 of 5,999 rows" in note for note in found["notes"])

@@ -207,3 +207,14 @@ def test_check_tells_sizes_from_all_rows_and_names_rows_of_the_file(few, tmp_pat
     assert result.numbers(torch.tensor([5])) == [int(result.rows.numbers[5])]
     np.testing.assert_array_equal(result.data.x.numpy(), x[result.rows.numbers])
     assert "were looked for among 2,000 rows, chosen at random" in result.summary()
+
+
+def test_a_folder_of_parts_gives_the_result_of_the_array(few, tmp_path):
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    x = NORMAL.sample(21_000, seed=3).numpy()
+    for k, part in enumerate(np.array_split(x, [100, 13_000])):
+        columns = {f"x{j + 1}": part[:, j] for j in range(3)}
+        parquet.write_table(pyarrow.table(columns), tmp_path / f"part-{k}.parquet", row_group_size=4000)
+    one, other = (sc.gof_test(NORMAL, data, QUICK) for data in (x, tmp_path))
+    assert one.statistic == other.statistic and one.n == other.n
+    assert one.examined.passed.rows.numbers.tolist() == other.examined.passed.rows.numbers.tolist()

@@ -30,7 +30,7 @@ from steincritic.data.frame import Frame
 from steincritic.data.points import ScoredPoints, sample_points
 from steincritic.data.source import Source
 from steincritic.devices import DeviceLike
-from steincritic.gof.bench import Bench, CalibratedBench, Examined, among_themselves
+from steincritic.gof.bench import Bench, CalibratedBench, Examined, among_themselves, piece_rows
 from steincritic.gof.cache import NullCache
 from steincritic.gof.combined import Combined, lasting, settings_of
 from steincritic.gof.hypothesis import Hypothesis
@@ -143,6 +143,7 @@ class Streamed:
             sets,
             self.bench.sums,
             most=max(1, _ROWS[1] // (sizes.rows * self.like.shape[-1])),
+            piece=max(1, piece_rows(self.like.shape[-1]) // sizes.rows),
             key=f"{key}-sums-of-null-sets",
             cache=NullCache.at(config.cache if all(map(lasting, config.lenses[:-1])) else False),
             title="null sets",
