@@ -76,7 +76,7 @@ def pvalues(model, count, cache, *, n=20_000, change=lambda x: x):
 
 
 def test_the_level_holds_and_fails_without_the_error_of_what_the_model_says(few, monkeypatch, tmp_path):
-    # 40 runs at 5 %: more than 9 rejections once in 20,000; in full, 400 runs: see docs/large_data.md
+    # 40 runs at 5 %: more than 9 rejections once in 20,000; in full, 400 runs: see docs/howto/large_data.md
     assert int((pvalues(NORMAL, 40, tmp_path) <= 0.05).sum()) <= 9
 
     def without(self, means, null):
