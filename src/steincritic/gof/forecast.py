@@ -283,8 +283,8 @@ def grown(work: Callable[[int], object], n: int, power: float) -> float:
     while large < _WHILE and 5 * m < n:
         m, small = 2 * m, large
         large = timed(m)
-    slope = max(0.0, large - small) / (m**power * (1 - 0.5**power))
-    return large + slope * (n**power - m**power)
+    slope: float = max(0.0, large - small) / (m**power * (1 - 0.5**power))
+    return large + slope * float(n**power - m**power)
 
 
 def _of_other(test: GofTest, model: Model | None, points: ScoredPoints, level: float, seed: int) -> Forecast:
