@@ -65,11 +65,14 @@ class Lanes:
     ) -> None:
         count = -(-len(bank) // size)
         edges = [k * len(bank) // count for k in range(count + 1)]
-        self._lanes = [Group.of(bank, slice(a, b)) for a, b in pairwise(edges)]
-        self._optimizer, self._streams, self._points = optimizer, streams, points
-        self._batch, self._draw = min(batch, len(points)), draw
+        self._points, self._batch, self._draw = points, min(batch, len(points)), draw
         self._buffers: list[Buffers] = []  # of lanes that are not at work
         self._moments = [_moments(optimizer, value) for value in bank.parameters.values()]
+        self._lanes = list[tuple[Group, _Adam, Streams]]()
+        for members in (slice(a, b) for a, b in pairwise(edges)):
+            group = Group.of(bank, members)
+            adam = _Adam(group, self._moments, optimizer.param_groups[0])
+            self._lanes.append((group, adam, Streams(streams.keys[members])))
 
     def __len__(self) -> int:
         return len(self._lanes)
@@ -77,14 +80,12 @@ class Lanes:
     def epoch(self, epoch: int, lam: Tensor, *, threads: int) -> Tensor:
         """The two terms of the loss before each step, (steps, 2, e); λ is (steps, e)."""
         engine: EngineName = "threads" if threads > 1 else "serial"
-        done = dict(spread(lambda lane: self._train(lane, epoch, lam), self._lanes, engine, workers=threads))
+        done = dict(spread(lambda lane: self._train(*lane, epoch, lam), self._lanes, engine, workers=threads))
         for state in self._moments:
             state["step"].add_(len(lam))
         return torch.cat([done[k] for k in range(len(done))], dim=-1)
 
-    def _train(self, lane: Group, epoch: int, lam: Tensor) -> Tensor:
-        streams = Streams(self._streams.keys[lane.members])
-        adam = _Adam(lane, self._moments, self._optimizer.param_groups[0])
+    def _train(self, lane: Group, adam: "_Adam", streams: Streams, epoch: int, lam: Tensor) -> Tensor:
         order = streams.permutations(epoch, len(self._points))
         x, score = (_dealt(t[lane.members], order) for t in (self._points.x, self._points.score))
         batches = zip(x.split(self._batch, dim=1), score.split(self._batch, dim=1), strict=True)
