@@ -133,8 +133,8 @@ def test_rows_that_are_many_go_by_in_one_pass(run, monkeypatch):
     assert found["dropped"] == 1 and any("in one pass" in note for note in found["notes"])
     code, out, _ = run(f"check many.npy {MODEL} --json --drop-nan --out report")
     found = json.loads(out)
-    assert code == 1 and found["rows"] == 500 and found["n"] == 5999
-    assert max(found["points"]["worst"]) > 500 and Path("report/report.html").exists()  # rows of the file
+    assert code == 1 and found["rows"] == 1000 and found["n"] == 5999
+    assert max(found["points"]["worst"]) > 1000 and Path("report/report.html").exists()  # rows of the file
     code, out, _ = run(f"test many.npy {MODEL} --json --drop-nan --test split")
     found = json.loads(out)
     assert any("Tested on 5,000 of 5,999 rows" in note for note in found["notes"])
