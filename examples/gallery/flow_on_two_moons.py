@@ -60,8 +60,8 @@ axes[0].legend()
 plt.show()
 
 # %%
-# And where the early flow is wrong: red places speak against it, arrows point to where it should put more
-# mass.
+# And where the early flow is wrong: red places speak against it, arrows point to where it should put
+# more mass.
 
 results[40].critic.plot(x=test)
 plt.show()
