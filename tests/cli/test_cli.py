@@ -364,7 +364,8 @@ def process(line):
 
 def test_a_process_ends_with_the_verdict(place):
     done = process("check wrong.npy --model models.py:normal --test ksd --json")
-    assert done.returncode == 1 and done.stderr == ""
+    said = [line for line in done.stderr.splitlines() if not line.startswith("steincritic: about ")]
+    assert done.returncode == 1 and not said  # but how long it takes, on a slow machine
     assert json.loads(done.stdout)["rejected"]
 
 

@@ -40,9 +40,8 @@ def test_a_dry_run_as_an_object(run):
 
 def test_the_first_line_says_how_long_unless_it_is_short(run, monkeypatch):
     asked = "test good.npy --model models.py:normal --test ksd --json"
-    monkeypatch.setattr(dry_run, "_SHORT", 1e9)
     assert run(asked)[2] == ""
-    monkeypatch.setattr(dry_run, "_SHORT", 0.0)
+    monkeypatch.setattr(dry_run, "SHORT", 0.0)
     code, out, err = run(asked)
     found = json.loads(out)
     assert code == 0 and err.startswith("steincritic: about ") and err.count("\n") == 1

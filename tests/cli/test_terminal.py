@@ -153,7 +153,8 @@ def test_a_terminal_shows_the_verdict_in_its_width_and_in_color(rejected, place)
 
 def test_a_pipe_shows_neither_progress_nor_color_and_says_the_same(rejected):
     done = piped(f"check wrong.npy {KSD}")
-    assert done.returncode == 1 and done.stderr == ""
+    said = [line for line in done.stderr.splitlines() if not line.startswith("steincritic: about ")]
+    assert done.returncode == 1 and not said  # but how long it takes, on a slow machine
     assert "\x1b" not in done.stdout and "epochs" not in done.stdout and "\r" not in done.stdout
     assert "│" not in done.stdout and "For the report pass --out DIR." in done.stdout
     panel = rejected.text[rejected.text.index("╭") : rejected.text.index("Files:")]

@@ -12,7 +12,7 @@ from steincritic.cli.options import Advanced, ModelOfData, TestOptions
 if TYPE_CHECKING:
     from steincritic.gof.forecast import Forecast, Part
 
-_SHORT = 2.0  # seconds that need no announcement
+SHORT = 2.0  # seconds that need no announcement
 
 
 class Enough(Exception):
@@ -31,7 +31,7 @@ class Teller:
         self.told = forecast if self.then is None else forecast + self.then()
         if self.alone:
             raise Enough
-        if self.told.most >= _SHORT:
+        if self.told.most >= SHORT:
             print(f"steincritic: {self.told}", file=sys.stderr, flush=True)
 
     @property

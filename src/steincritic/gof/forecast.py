@@ -41,6 +41,7 @@ _STEPS = 5  # of training
 _ROWS = 100  # the fewest that a trial has
 _CHANCE = 1e-4  # that a set of the model stands out
 _GROWTH = {"ksd": 2, "ksdagg": 2}  # of the time with the rows, as a power; 1 where not named
+_LOOKS = 1.7  # at critics of null sets: most data without a fault need one to three
 _BANK = 4  # datasets whose critics a thread trains together
 
 
@@ -145,7 +146,7 @@ def _of_combined(run: CombinedRun) -> Forecast:
         split = Split(draws=max(999, plan.draws))
         (part,) = _of_split(split, run.model, next(run.datasets.each())).parts
         return forecast + replace(part, seconds=0.0 if clear else part.seconds)
-    looked = min(plan.draws, LOOKED.get(run.device, LOOKED["cpu"]))
+    looked = min(plan.draws, round(_LOOKS * LOOKED.get(run.device, LOOKED["cpu"])))
     own, other = _seconds_of_critics(run.config.critics, run.datasets.x, run.config.engine)
     expected, most = (own + other * max(0, count - trained) for count in (looked, plan.draws))
     return forecast + Part(f"up to {plan.draws:,} with critics", 0.0 if clear else expected, most)
@@ -283,8 +284,9 @@ def grown(work: Callable[[int], object], n: int, power: float) -> float:
     while large < _WHILE and 5 * m < n:
         m, small = 2 * m, large
         large = timed(m)
-    slope: float = max(0.0, large - small) / (m**power * (1 - 0.5**power))
-    return large + slope * float(n**power - m**power)
+    slope: float = max(0.0, large - small) / (1 - 0.5**power)
+    more: float = (n / m) ** power - 1
+    return large + slope * more
 
 
 def _of_other(test: GofTest, model: Model | None, points: ScoredPoints, level: float, seed: int) -> Forecast:
