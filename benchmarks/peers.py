@@ -1,7 +1,7 @@
 """Seconds and memory of what people use to test a model, ours among them, in one run.
 
-    python benchmarks/peers.py --out results/benchmarks/peers-cpu.json --figure docs/peers.png
-    python benchmarks/peers.py --redraw results/benchmarks/peers-cpu.json --figure docs/peers.png
+    python benchmarks/peers.py --out results/benchmarks/peers-cpu.json --figure docs/_static/peers.png
+    python benchmarks/peers.py --redraw results/benchmarks/peers-cpu.json --figure docs/_static/peers.png
 
 The model is a standard normal, the data are draws of it. Rows grow at 10 columns, columns at 1,000 rows, and
 banks of critics (20 steps at batch 40) in members. Each way runs in a process of its own, on one thread,
@@ -59,7 +59,7 @@ def measure(case: dict[str, Any]) -> dict[str, Any]:
     import peer_ways
 
     worked = int(time.process_time()) + 1
-    most = case["limit"] * (3 if case["along"] == "power" else 1) + _START
+    most = case["limit"] * {"power": 3, "bank": 12}.get(case["along"], 1) + _START  # what is not timed too
     resource.setrlimit(resource.RLIMIT_CPU, (worked + most, resource.RLIM_INFINITY))
     if case["along"] == "bank":
         return _of_bank(case)
