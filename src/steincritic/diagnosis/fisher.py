@@ -44,7 +44,9 @@ def fisher_bound(halves: Halves, *, confidence: float = 0.95, units: Units = "st
         mean, error = float(values.mean()), float(values.std()) / math.sqrt(len(values))
         means.append(mean)
         bounds.append(mean - z * error)
-    return FisherBound(max(0.0, *bounds), max(0.0, sum(means) / 2), confidence, units)
+    lower = max(0.0, *bounds)
+    # where one half found much and the other nothing, what was found is at least what is certain
+    return FisherBound(lower, max(lower, sum(means) / 2), confidence, units)
 
 
 def _terms(half: Half, values: Values, blocks: Sequence[slice], units: Units) -> FisherTerms:
