@@ -90,7 +90,7 @@ class Lanes:
         x, score = (_dealt(t[lane.members], order) for t in (self._points.x, self._points.score))
         batches = zip(x.split(self._batch, dim=1), score.split(self._batch, dim=1), strict=True)
         probes = self._probes(streams, range(epoch * len(lam), (epoch + 1) * len(lam)))
-        buffers, losses = self._buffers.pop() if self._buffers else Buffers(), list[Tensor]()
+        buffers, losses = self._free_buffers(), list[Tensor]()
         for (x, score), probe, own in zip(batches, probes, lam[:, lane.members], strict=True):
             if probe is not None and len(probe[0]) > x.shape[1]:  # the last batch may be short
                 probe = probe[:, : x.shape[1]]
@@ -99,6 +99,12 @@ class Lanes:
             adam.step()
         self._buffers.append(buffers)
         return torch.stack(losses).view(len(lam), 2, -1)
+
+    def _free_buffers(self) -> Buffers:
+        try:
+            return self._buffers.pop()
+        except IndexError:  # all are in use
+            return Buffers()
 
     def _probes(self, streams: Streams, steps: range) -> Iterator[Tensor | None]:
         """Of one step after the other, drawn for several at once; None where the divergence is exact."""
