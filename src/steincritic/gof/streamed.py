@@ -150,10 +150,10 @@ class Streamed:
         )
 
     def result(self, passed: Passed) -> GofResult:
-        return _Judged(self, passed).result()
+        return Judged(self, passed).result()
 
 
-class _Judged:
+class Judged:
     """What went by, beside null sets."""
 
     def __init__(self, test: Streamed, passed: Passed) -> None:
