@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from steincritic import gof_test
+from steincritic import Combined, gof_test
 from steincritic.critics import MLP
 from steincritic.data import ScoredPoints
 from steincritic.models import GaussianMixture
@@ -44,7 +44,7 @@ def trained(members: int, width: int, batch: int) -> None:
 def tested(n: int) -> None:
     """The default test of ten columns that the model fits, so that it runs to its end."""
     q = GaussianMixture([[0.0] * 10])
-    gof_test(q, q.sample(n, seed=n), seed=0, cache=False)
+    gof_test(q, q.sample(n, seed=n), Combined(cache=False), seed=0)
 
 
 WORK: dict[str, Callable[[], None]] = {

@@ -18,7 +18,7 @@ NAMES = ["<b>width</b>", "height & more"]  # a name is text, whatever it looks l
 X = Q.sample(120, seed=1) + torch.tensor([0.8, 0.0])
 pytestmark = pytest.mark.filterwarnings("ignore::steincritic.errors.DoubtfulWarning")  # runs this short
 SHORT = sc.Training(epochs=3)
-NO_RESULTS = {"Model", "ConditionalModel", "Staged", "Tensor", "Progress"}  # of other kinds
+NO_RESULTS = {"Model", "ConditionalModel", "Staged", "Tensor", "Progress", "Forecast"}  # of other kinds
 
 
 def _energy():

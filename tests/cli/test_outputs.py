@@ -24,6 +24,7 @@ CALLS = {
     "check, tolerance": "check x.npy --model far.py:q --tolerance 0.05",
     "check, target": "check x.csv --exclude who --model far.py:given --target b --draws 39",
     "test": "test x.npy --model gm-2d --test ksd",
+    "test, dry run": "test x.npy --model gm-2d --test ksd --dry-run",
     "doctor": "doctor --model gm-2d --n 500 --data x.npy",
     "compare": "compare x.npy --model gm-2d --model far.py:q --test ksd",
     "compare, no test": "compare x.npy --model gm-2d --model far.py:q --test none",

@@ -112,11 +112,7 @@ class Begun:
 def begin(test: GofTest, model: Model | None, points: ScoredPoints, *, level: float, seed: int) -> Begun:
     """What the forecast makes, the test has."""
     alone = points.alone()
-    if (
-        isinstance(test, Combined)
-        and isinstance(model, SamplingModel)
-        and not test.goes_by(model, len(points))
-    ):
+    if isinstance(test, Combined) and isinstance(model, SamplingModel) and test.at_once(model, len(points)):
         run = test.begin(model, alone, level=level, seeds=[seed])
         return Begun(lambda: _of_combined(run), lambda: run.result(0))
     return Begun(
