@@ -29,7 +29,9 @@ def of(test, x=DATA, **options):
 )
 def test_every_test_is_forecast(test):
     found = of(test)
-    assert 0 < found.seconds <= found.most < 600 and all(part.what for part in found.parts)
+    assert (
+        0 <= found.seconds <= found.most < 600 and found.most > 0 and all(part.what for part in found.parts)
+    )
 
 
 def test_a_tolerance_a_model_without_draws_and_dependent_rows_are_forecast():
@@ -60,6 +62,17 @@ def test_data_far_from_the_model_are_expected_to_be_decided_by_quick_lenses():
     assert critics.seconds == 0 < critics.most and quick.seconds == quick.most
     quick, critics = of(test).parts
     assert critics.seconds > 0 and quick.seconds < quick.most
+
+
+def test_unusual_data_take_longer(monkeypatch):
+    """Data that quick lenses nearly reject are looked at by critics almost to the end."""
+    test = sc.Combined(lenses=(Moments(),), critics=SMALL, reference=40, cache=False)
+    told = []
+    for pvalue in (0.5, 0.05):
+        monkeypatch.setattr("steincritic.gof.forecast._first_look", lambda *_, p=pvalue: (p, 0, 100))
+        monkeypatch.setattr("steincritic.gof.forecast._seconds_of_critics", lambda *_: (0.0, 1.0))
+        told.append(of(test).parts[1].seconds)
+    assert told == [12, 45]
 
 
 def test_standing_out_takes_the_number_of_sets_into_account():

@@ -305,21 +305,24 @@ class CombinedRun:
     @cached_property
     def first(self) -> list[Ranked]:
         """Each dataset among null sets, by quick lenses alone."""
-        columns = self.quick.bench.columns
-        weights = self.null.loudness(columns)
-        counted = partial(self.null.counted, reference=self.plan.reference)
-        share = self.plan.spent or self.level
+        share, sets = self.plan.spent or self.level, self.plan.sets
 
-        def ranked(row: Tensor, seed: int) -> Ranked:
-            order = self._order(self.plan.sets, seed)
-            for count in self._looks(self.plan.sets, QUICK_LOOKED):
-                null = self.quick.runs.rows(0, int(order[:count].max()) + 1)[order[:count]]
-                found = Ranked(counted(row), counted(null), columns, weights)
-                if self._clear(found, share, self.plan.sets):
+        def ranked(t: int) -> Ranked:
+            for count in self._looks(sets, QUICK_LOOKED):
+                found = self.among(t, count)
+                if self._clear(found, share, sets):
                     break
             return found
 
-        return [ranked(row, seed) for row, seed in zip(self.evidence, self.seeds, strict=True)]
+        return [ranked(t) for t in range(len(self.seeds))]
+
+    def among(self, t: int, count: int) -> Ranked:
+        """Dataset t among its first null sets, by quick lenses alone."""
+        order = self._order(self.plan.sets, self.seeds[t])[:count]
+        null = self.quick.runs.rows(0, int(order.max()) + 1)[order]
+        counted = partial(self.null.counted, reference=self.plan.reference)
+        columns = self.quick.bench.columns
+        return Ranked(counted(self.evidence[t]), counted(null), columns, self.null.loudness(columns))
 
     def _order(self, total: int, seed: int) -> Tensor:
         """Numbers of the null sets: the first ones, or the test's own choice from a pool."""
