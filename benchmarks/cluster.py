@@ -3,8 +3,10 @@
     python benchmarks/cluster.py [--draws 47] [--rounds 2] [--out results/benchmarks/cluster-cpu.json]
 
 Null runs of the cross-fit test, which trains 5 critics for each. Every round takes the engines in turn: one
-thread, two workers at a scheduler that is there, and the same while one of them is killed in the middle. The
-cluster is started once, before; how long that takes is in the record too, and what one more spread costs.
+thread, two workers at a scheduler that is there, and the same while one of them is killed in the middle. Two
+plain processes of this machine, which have been started before, say what can be had: two cores share a cache
+and memory. The cluster is started once, before; how long that takes is in the record too, and what one more
+spread costs.
 Numbers must agree to the last bit. `others` are the cores that other programs used meanwhile; where these are
 many, twice the ratio of processor seconds tells more than that of seconds.
 """
@@ -80,7 +82,9 @@ def run(draws: int, rounds: int, n: int, dim: int) -> dict[str, Any]:
         def tested(engine: Any) -> sc.GofResult:
             return sc.gof_test(model, x, test, engine=engine, address=address if engine == "dask" else None)
 
-        sc.gof_test(model, x, sc.CrossFit(draws=19, cache=False), engine="dask", address=address)  # warm
+        for engine in ("dask", "local"):  # warm
+            at = address if engine == "dask" else None
+            sc.gof_test(model, x, sc.CrossFit(draws=19, cache=False), engine=engine, address=at)
         with using("dask", address):
             spreads = [seconds_of(lambda: dict(spread(same, range(2))))[0] for _ in range(10)]
         found = []
@@ -93,12 +97,14 @@ def run(draws: int, rounds: int, n: int, dim: int) -> dict[str, Any]:
             own = cpu_seconds(client)
             two, plain = seconds_of(lambda: tested("dask"))
             spent["cpu_two_workers"] = cpu_seconds(client) - own
+            plainly, _ = seconds_of(lambda: tested("local"))
             during: AbstractContextManager[None] = killing(client, 0.4 * two)
             with during:
                 killed, after = seconds_of(lambda: tested("dask"))
             client.wait_for_workers(2, timeout=60)
             bits = [torch.equal(r.null_distribution, wanted.null_distribution) for r in (plain, after)]
             row = {"one_thread": alone, "two_workers": two, "ratio": alone / two, "one_killed": killed}
+            row |= {"two_processes": plainly, "ratio_of_processes": alone / plainly}
             row |= spent | {
                 "same_bits": bits[0],
                 "same_bits_after_a_kill": bits[1],
@@ -109,6 +115,7 @@ def run(draws: int, rounds: int, n: int, dim: int) -> dict[str, Any]:
     return {
         "rounds": found,
         "ratio": statistics.median(row["ratio"] for row in found),
+        "ratio_of_processes": statistics.median(row["ratio_of_processes"] for row in found),
         "cost_of_a_kill": statistics.median(row["one_killed"] - row["two_workers"] for row in found),
         "start_of_two_workers": start,
         "one_spread": statistics.median(spreads),
