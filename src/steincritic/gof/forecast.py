@@ -18,6 +18,7 @@ from torch import Tensor
 from steincritic.critics.mlp import MLP
 from steincritic.data.frame import Frame
 from steincritic.data.points import ScoredPoints, sample_points
+from steincritic.display import panel
 from steincritic.engine import at_a_time, spread
 from steincritic.gof.combined import LOOKED, QUICK_LOOKED, Combined, CombinedRun
 from steincritic.gof.crossfit import DRAWS, CrossFit
@@ -78,6 +79,9 @@ class Forecast:
 
     def __str__(self) -> str:
         return f"{_between(self.seconds, self.most)}: {', '.join(part.what for part in self.parts)}"
+
+    def _repr_html_(self) -> str:
+        return panel([_between(self.seconds, self.most)], items=map(str, self.parts))
 
     def to_dict(self) -> dict[str, Any]:
         plan = [
