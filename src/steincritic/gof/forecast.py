@@ -94,7 +94,7 @@ class Forecast:
 def _between(seconds: float, most: float) -> str:
     if seconds <= 0.3 < most:
         return f"at most {duration(most)}"
-    close = f"about {duration(seconds)}"
+    close = f"about {duration(seconds)}" if seconds > 0.3 else duration(seconds)
     return close if most < 1.5 * seconds + 0.5 else f"{close}, at most {duration(most)}"
 
 
