@@ -28,7 +28,7 @@ test-adapters: .venv/adapters/.ready
 # The site, in docs/_build/html: warnings are errors; then its links, its pages in a browser, and the examples of docstrings.
 # GALLERY=0 leaves the gallery's scripts unrun.
 docs: $(BROWSER) .venv/docs/.ready
-	.venv/docs/bin/python -m sphinx -n -W --keep-going -q -j auto docs docs/_build/html
+	$(SIDE_BY_SIDE) .venv/docs/bin/python -m sphinx -n -W --keep-going -q -j auto docs docs/_build/html
 	$(SIDE_BY_SIDE) .venv/docs/bin/python -m pytest -q $(WORKERS) --doctest-ignore-import-errors \
 	  tests/test_site.py tests/test_docs.py src/steincritic
 
