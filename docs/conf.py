@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+import warnings
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,6 +13,7 @@ from sphinx.application import Sphinx
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
 os.environ.setdefault("MPLBACKEND", "agg")
+warnings.filterwarnings("ignore", category=FutureWarning, module="arviz")  # about its next version, to PyMC
 
 project = "steincritic"
 author = "The steincritic developers"
