@@ -23,13 +23,13 @@ battery: $(READY)
 	$(SIDE_BY_SIDE) $(BIN)/python -m pytest -q $(WORKERS) -m battery tests/battery
 
 test-adapters: .venv/adapters/.ready
-	.venv/adapters/bin/python -m pytest -q tests/models/adapters
+	.venv/adapters/bin/python -m pytest -q tests/models/adapters tests/integrations
 
 # The site, in docs/_build/html: warnings are errors; then its links, its pages in a browser, and the examples of docstrings.
 # GALLERY=0 leaves the gallery's scripts unrun.
-docs: $(READY) $(BROWSER) .venv/.docs
-	$(BIN)/python -m sphinx -n -W --keep-going -q -j auto docs docs/_build/html
-	$(SIDE_BY_SIDE) $(BIN)/python -m pytest -q $(WORKERS) --doctest-ignore-import-errors \
+docs: $(BROWSER) .venv/docs/.ready
+	$(SIDE_BY_SIDE) .venv/docs/bin/python -m sphinx -n -W --keep-going -q -j auto docs docs/_build/html
+	$(SIDE_BY_SIDE) .venv/docs/bin/python -m pytest -q $(WORKERS) --doctest-ignore-import-errors \
 	  tests/test_site.py tests/test_docs.py src/steincritic
 
 # With the lowest versions that pyproject.toml names; torch is that of constraints.txt. What such old ones warn
@@ -73,11 +73,14 @@ $(READY): pyproject.toml constraints.txt
 # The libraries whose models are understood, in an environment of their own: they are large.
 .venv/adapters/.ready: $(READY)
 	$(PYTHON) -m venv .venv/adapters
-	.venv/adapters/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,adapters]'
+	.venv/adapters/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,adapters]' lightning
 	@touch $@
 
-.venv/.docs: $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+# The site and the libraries that scripts of the gallery use; without these, DOCS=docs, their pages have no pictures.
+DOCS ?= docs,gallery
+.venv/docs/.ready: $(READY)
+	$(PYTHON) -m venv .venv/docs
+	.venv/docs/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,dask,$(DOCS)]'
 	@touch $@
 
 # Chromium, for the tests that look at reports as a reader would: tried once, and never a reason to fail.

@@ -18,7 +18,7 @@ NAMES = ["<b>width</b>", "height & more"]  # a name is text, whatever it looks l
 X = Q.sample(120, seed=1) + torch.tensor([0.8, 0.0])
 pytestmark = pytest.mark.filterwarnings("ignore::steincritic.errors.DoubtfulWarning")  # runs this short
 SHORT = sc.Training(epochs=3)
-NO_RESULTS = {"Model", "ConditionalModel", "Staged", "Tensor", "Progress", "Forecast"}  # of other kinds
+NO_RESULTS = {"Model", "ConditionalModel", "Staged", "Tensor", "Progress"}  # of other kinds
 
 
 def _energy():
@@ -59,6 +59,7 @@ def results():
         "FittedEnergy": _energy(),
         "Trials": sc.power(Q, Q, 30, "ksd", trials=10),
         "Rate": sc.Rate(3, 10),
+        "Forecast": sc.forecast(Q, X, "ksd"),
     }
 
 
@@ -66,7 +67,7 @@ PLOTTED = [
     *("GofResult", "CheckResult", "Comparison", "AmortizedResult", "GuideWatch"),
     *("WatchState", "Critic", "History", "FittedEnergy", "Trials"),
 ]
-NAMED = [*PLOTTED, "Checkup", "GuideReading", "FittedBank", "Rate"]
+NAMED = [*PLOTTED, "Checkup", "GuideReading", "FittedBank", "Rate", "Forecast"]
 
 
 def _classes(annotation):

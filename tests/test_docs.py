@@ -249,6 +249,8 @@ def test_every_public_name_is_in_the_reference():
     }
     parts = {name: getattr(sc, name).__all__ for name in ("data", "lenses", "models")}
     public = {*sc.__all__, *(name for names in parts.values() for name in names)} - parts.keys()
+    for beside in ("testing", "integrations", "integrations.lightning"):
+        public |= {*importlib.import_module(f"steincritic.{beside}").__all__}
     assert not public - shown, f"in no page of docs/reference: {sorted(public - shown)}"
 
 

@@ -6,6 +6,7 @@ import json
 import re
 import runpy
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,12 @@ def test_the_line_of_needs_tells_the_imports_and_the_rest_is_public(script):
     assert others - needs(script) <= {"jax"}  # comes with NumPyro
     used = {n.attr for n in ast.walk(ast.parse(script.read_text("utf-8"))) if _of_sc(n)}
     assert used and used <= set(steincritic.__all__)
+
+
+def test_the_extra_gallery_brings_what_scripts_need():
+    project = tomllib.loads((EXAMPLES.parent / "pyproject.toml").read_text("utf-8"))["project"]
+    (extra,) = project["optional-dependencies"]["gallery"]
+    assert set(re.search(r"\[(.+)\]", extra)[1].split(",")) == set().union(*map(needs, SCRIPTS))
 
 
 def _of_sc(node):

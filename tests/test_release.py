@@ -56,10 +56,9 @@ def test_ci_does_what_the_local_check_does_and_every_target_exists():
         job: [step["run"].removeprefix("make ") for step in about["steps"] if "make " in step.get("run", "")]
         for job, about in ci.items()
     }
-    assert {"test", "lint"} <= set(asked["test"]) and set(asked["test"]) <= local | {"docs"}
+    assert {"test", "lint"} == set(asked["test"]) == local
     assert {"lowest", "newest", "docs", "wheels"} <= set(ci)
-    wanted = {target for targets in asked.values() for target in targets} | local
-    assert wanted <= made | {"docs"}  # made with the documentation site
+    assert {target for targets in asked.values() for target in targets} <= made
 
 
 def test_conda_asks_for_the_versions_that_pip_asks_for():
@@ -78,6 +77,13 @@ def test_the_lowest_versions_are_read_from_the_project():
 @pytest.mark.parametrize("script", ["run", "release-check"])
 def test_scripts_of_ci_are_bash(script):
     subprocess.run(["bash", "-n", ROOT / ".ci" / script], check=True)
+
+
+def test_the_release_is_tried_with_files_that_are_there_and_the_report_that_the_readme_saves():
+    script, readme = ((ROOT / name).read_text("utf-8") for name in (".ci/release-check", "README.md"))
+    assert all((ROOT / path).is_file() for path in re.findall(r"\$root/([\w./]+\.\w+)", script))
+    saved = re.search(r'd\.save\("(\w+)"\)', readme)[1]
+    assert f"-f {saved}/report.html" in script
 
 
 @pytest.mark.parametrize("path", [*WORKFLOWS.values(), ROOT / "action.yml"], ids=lambda path: path.name)

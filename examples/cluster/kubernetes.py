@@ -1,6 +1,6 @@
 """A test on a Kubernetes cluster, by dask-kubernetes; without Kubernetes the same on this machine.
 
-    python examples/cluster/kubernetes.py --image registry.example/steincritic:0.1 --workers 20
+    python examples/cluster/kubernetes.py --image registry.example/steincritic:0.2.0 --workers 20
     python examples/cluster/kubernetes.py --local
 
 The image has the steincritic, torch and Python of the process that calls it, and distributed. The operator of

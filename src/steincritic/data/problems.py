@@ -39,7 +39,7 @@ class Problem:
 
 
 def mixture_1d() -> Problem:
-    """[repasky2023] appendix C.2: modes at -1 and 1 against -0.8 and 1, the latter of variance 1/4."""
+    """[repasky2023] appendix B.2: modes at -1 and 1 against -0.8 and 1, the latter of variance 1/4."""
     return Problem(
         "gm-1d",
         data=GaussianMixture([[-0.8], [1.0]], [1.0, 0.25]),
@@ -48,7 +48,7 @@ def mixture_1d() -> Problem:
 
 
 def mixture(dim: int, *, rho: float = 0.5, omega: float = 0.8) -> Problem:
-    """[repasky2023] section 5.1.1: the first two coordinates of p are correlated, one component shrunk."""
+    """[repasky2023] section 6.1.1: the first two coordinates of p are correlated, one component shrunk."""
     if dim < 2 or not -1 < rho < 1 or omega <= 0:
         raise InputError(f"need dim >= 2, |rho| < 1 and omega > 0; got {dim}, {rho}, {omega}")
     means = torch.stack([torch.zeros(dim), torch.full((dim,), 0.5)]).double()

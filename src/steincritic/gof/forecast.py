@@ -18,6 +18,7 @@ from torch import Tensor
 from steincritic.critics.mlp import MLP
 from steincritic.data.frame import Frame
 from steincritic.data.points import ScoredPoints, sample_points
+from steincritic.display import panel
 from steincritic.engine import at_a_time, spread
 from steincritic.gof.combined import LOOKED, QUICK_LOOKED, Combined, CombinedRun
 from steincritic.gof.crossfit import DRAWS, CrossFit
@@ -82,6 +83,9 @@ class Forecast:
     def __str__(self) -> str:
         return f"{_between(self.seconds, self.most)}: {', '.join(part.what for part in self.parts)}"
 
+    def _repr_html_(self) -> str:
+        return panel([_between(self.seconds, self.most)], items=map(str, self.parts))
+
     def to_dict(self) -> dict[str, Any]:
         plan = [
             {"what": p.what, "seconds": round(p.seconds, 3), "most": round(p.most, 3)} for p in self.parts
@@ -93,7 +97,7 @@ class Forecast:
 def _between(seconds: float, most: float) -> str:
     if seconds <= 0.3 < most:
         return f"at most {duration(most)}"
-    close = f"about {duration(seconds)}"
+    close = f"about {duration(seconds)}" if seconds > 0.3 else duration(seconds)
     return close if most < 1.5 * seconds + 0.5 else f"{close}, at most {duration(most)}"
 
 

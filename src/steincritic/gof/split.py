@@ -26,7 +26,7 @@ _TOGETHER = 500  # critics trained in one bank
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """The split test, [repasky2023] section 4.1: a critic trained on the points that are not tested.
+    """The split test, [repasky2023] section 5.1: a critic trained on the points that are not tested.
 
     Args:
         train: share of the data that trains the critic; the rest is tested.

@@ -35,7 +35,7 @@ class RBF:
 
     Args:
         bandwidth: a length, or "median" for the median pairwise distance of the data.
-        factor: multiplies the squared bandwidth; δ in [repasky2023] appendix C.3.
+        factor: multiplies the squared bandwidth; δ in [repasky2023] appendix B.3.
     """
 
     bandwidth: float | Literal["median"] = "median"

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _KIND = "critic"
 _KNOWN_BY = 16  # points
 _ROUNDING = 1e-3  # between devices and precisions; another model differs by far more
-_HELD_OUT = 0.2  # of the points, for the monitor, as in [repasky2023] section 5.2
+_HELD_OUT = 0.2  # of the points, for the monitor, as in [repasky2023] section 6.2
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -89,7 +89,7 @@ def fixed(lam: float) -> Staged:
 
 @dataclass(frozen=True, kw_only=True)
 class Adaptive(_Falling):
-    """Lower λ when an observed error rises, [repasky2023] appendix C.5.
+    """Lower λ when an observed error rises, [repasky2023] appendix B.5.
 
     After every stage the error must first fall once before its next rise lowers λ again. The error is
     the validation monitor, or the true MSE_p where p is known.

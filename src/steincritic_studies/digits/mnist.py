@@ -1,4 +1,4 @@
-"""True digits among the draws of a learned machine, and how critics find them: [repasky2023] section 5.3.
+"""True digits among the draws of a learned machine, and how critics find them: [repasky2023] section 6.3.
 
 q is a Gaussian-Bernoulli RBM that a Stein critic taught MNIST in logit space; p is 97 % of its own draws
 and 3 % true ones. The machine learns from the training part of the digits, the critics' ones come from

@@ -20,7 +20,7 @@ _RESAMPLED = 2000  # tests whose rejections are counted
 def power_proxy(data: Tensor, null: Tensor) -> Tensor:
     r"""$\hat P = \bar w_p / (\sigma(w_p) + \sigma(w_q))$ with $\sigma$ the standard error of a mean.
 
-    [repasky2023] section 5.3.2, over the last axis: witness values of n points of data and of n model draws.
+    [repasky2023] section 6.3.2, over the last axis: witness values of n points of data and of n model draws.
     """
     errors = [(w.var(-1, correction=0) / w.shape[-1]).sqrt() for w in (data, null)]
     return data.mean(-1) / (errors[0] + errors[1])

@@ -21,7 +21,7 @@ from steincritic_studies.study import Context, Outcome, Study
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptiveStaging:
-    """[repasky2023] appendix C.5; validation points are drawn afresh at every look."""
+    """[repasky2023] appendix B.5; validation points are drawn afresh at every look."""
 
     schemes: Mapping[str, Staged | Adaptive]
     training: Training

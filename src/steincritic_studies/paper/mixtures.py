@@ -26,7 +26,7 @@ from steincritic_studies.study import Context, Outcome, Study
 
 @dataclass(frozen=True, kw_only=True)
 class MixtureTable:
-    """[repasky2023] section 5.1.2. `schemes` maps the table's row names to stagings."""
+    """[repasky2023] section 6.1.2. `schemes` maps the table's row names to stagings."""
 
     problem: str
     schemes: Mapping[str, Staged]

@@ -22,7 +22,7 @@ from steincritic_studies.study import Context, Outcome, Study
 
 @dataclass(frozen=True, kw_only=True)
 class OneDimension:
-    """[repasky2023] appendix C.2 and section 4.1.1."""
+    """[repasky2023] appendix B.2 and section 5.1.1."""
 
     staging: Staged
     training: Training

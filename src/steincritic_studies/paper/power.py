@@ -22,7 +22,7 @@ Witness = Callable[[ScoredPoints, int], PerPoint]
 
 @dataclass(frozen=True, kw_only=True)
 class SplitPower:
-    """How the power of trained critics is measured, [repasky2023] section 5.1.2.
+    """How the power of trained critics is measured, [repasky2023] section 6.1.2.
 
     Args:
         n: tested points per test.

@@ -1,4 +1,4 @@
-"""The paper's published numbers, [repasky2023] tables 1 to 3 (appendix C.1).
+"""The paper's published numbers, [repasky2023] tables A.1 to A.3 (appendix B.1).
 
 Per scheme: mean power, its standard deviation over ten replicas, mean selected MSE_q, mean stopping
 epoch. The MSE values are a quarter of the paper's own definition (its eq. (16)); its code computes
