@@ -289,6 +289,12 @@ def test_a_small_dask_array_is_data_like_any_other():
         sc.gof_test(Q, given[:, 0], "ksd")
 
 
+def test_a_dask_array_without_rows_is_refused():
+    array = pytest.importorskip("dask.array")
+    with pytest.raises(InputError, match=r"n and d at least 1, got \(0, 2\)"):
+        sc.gof_test(Q, array.zeros((0, 2)))
+
+
 def test_a_dask_frame_has_its_columns(many):
     pytest.importorskip("pandas")
     frames = pytest.importorskip("dask.dataframe")

@@ -162,6 +162,13 @@ def test_rows_with_nan_are_named_or_left_out(few, tmp_path):
     assert 17_001 not in result.examined.passed.rows.numbers
 
 
+@pytest.mark.parametrize("rows", [100, 21_000])
+def test_data_without_a_whole_row_are_told_so(few, tmp_path, rows):
+    np.save(tmp_path / "x.npy", np.full((rows, 3), np.nan))
+    with pytest.raises(sc.InputError, match="no row is left: all of them have NaN"):
+        sc.gof_test(NORMAL, FileSource(tmp_path / "x.npy", drop_nan=True), QUICK)
+
+
 def test_a_score_that_is_not_finite_is_named_with_its_row(few):
     def score(x):
         return torch.where(x[:, :1] > 1e6, torch.nan, -x)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from steincritic.data.binary import native, numbered_names, wrong_dtype
+from steincritic.data.binary import check_shape, native, numbered_names, wrong_dtype
 from steincritic.data.layout import Rows, Table
 from steincritic.data.stream import finite
 from steincritic.engine import cluster_in_use
@@ -68,6 +68,7 @@ class Collection:
 
     def cuts(self, rows: int) -> Iterator[tuple[int, Cut]]:
         """So many rows at a time: the place of the first, and where they lie."""
+        check_shape((self.rows, len(self.names)), name="x")
         cut: Cut = []
         first, missing = 0, rows
         for k, size in enumerate(self.sizes):
