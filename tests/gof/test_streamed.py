@@ -1,7 +1,7 @@
 """The combined test in one pass: sums that merge, samples that do not depend on blocks, level and power."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -160,6 +160,12 @@ def test_rows_with_nan_are_named_or_left_out(few, tmp_path):
     result = sc.gof_test(NORMAL, FileSource(tmp_path / "x.npy", drop_nan=True), QUICK)
     assert result.n == 20_999 and "1 row with NaN or infinite values left out" in result.summary()
     assert 17_001 not in result.examined.passed.rows.numbers
+
+
+def test_null_sets_of_the_forecast_do_not_pass_for_those_of_a_cache(few, tmp_path):
+    x, test = NORMAL.sample(21_000, seed=3), replace(QUICK, cache=tmp_path)
+    first, second = (sc.gof_test(NORMAL, x, test, before=lambda forecast: None) for _ in range(2))
+    assert "cache" not in first.summary() and "99 null sets came from the cache" in second.summary()
 
 
 @pytest.mark.parametrize("rows", [100, 21_000])

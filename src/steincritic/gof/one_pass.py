@@ -45,6 +45,12 @@ def sample_size(dim: int) -> int:
     return max(1000, min(most, numbers // dim))
 
 
+def sample_like(source: Source) -> Tensor:
+    """A tensor of the shape and the precision of the sample, without its numbers."""
+    first = torch.from_numpy(first_row(source).x)
+    return first.new_empty(min(source.rows, sample_size(first.shape[1])), first.shape[1])
+
+
 def scored_blocks(
     model: Model, source: Source, *, device: DeviceLike = None, names: Sequence[str] | None = None
 ) -> Iterator[Block]:

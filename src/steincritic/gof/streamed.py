@@ -110,6 +110,7 @@ class Streamed:
         lenses = (*map(with_clip, config.lenses), Means())
         self.config = replace(config, lenses=lenses)
         self.model, self.like, self.level, self.seed = model, like, level, seed
+        self._null_sums: dict[Sizes, NullRuns] = {}  # those of the forecast are those of the test
         null = Hypothesis(self.config, model, ScoredPoints(like, like))
         self.draws = null.draws(derive(config.null_seed, "draws"))
         self.bench = Bench.of(
@@ -136,6 +137,11 @@ class Streamed:
 
     def null_sums(self, sizes: Sizes) -> NullRuns:
         """(B, p) of the first B null sets."""
+        if sizes not in self._null_sums:
+            self._null_sums[sizes] = self._runs(sizes)
+        return self._null_sums[sizes]
+
+    def _runs(self, sizes: Sizes) -> NullRuns:
         config, seed = self.config, derive(self.config.null_seed, "streamed")
         sets = NullSets(self.model, sizes.rows, self.like, seed)
         key = sets.key({"lenses": config.lenses, "seed": seed})
