@@ -73,7 +73,10 @@ def same(a, b):
     assert torch.equal(a.null_distribution, b.null_distribution)
 
 
-@pytest.mark.parametrize("address", ["nowhere", "tcp://host", "", "host:99999", "tcp://a b:1", "tcp://:x"])
+@pytest.mark.parametrize(
+    "address",
+    ["nowhere", "tcp://host", "", "host:99999", "tcp://a b:1", "tcp://:x", "http://a:1", "inproc://a:1"],
+)
 def test_an_address_that_is_none_is_told(address):
     with pytest.raises(InputError, match="such as tcp:"):
         check_address(address)
@@ -83,6 +86,14 @@ def test_an_address_without_a_protocol_is_one_of_tcp():
     assert (
         check_address("here:8786") == "tcp://here:8786" and check_address("tls://[::1]:1") == "tls://[::1]:1"
     )
+
+
+def test_an_address_of_tls_needs_certificates():
+    pytest.importorskip("distributed")
+    with pytest.raises(
+        InputError, match=r"tls://127\.0\.0\.1:9 needs certificates: set distributed\.comm\.tls"
+    ):
+        sc.gof_test(Q, X, engine="dask", address="tls://127.0.0.1:9")
 
 
 def versions(python="3.11.7.final.0", steincritic="1.0", torch="2.13.0"):
