@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -135,6 +136,15 @@ def test_started_workers_have_a_gpu_each(monkeypatch):
 def visible_device(_):
     time.sleep(0.2)
     return os.environ["CUDA_VISIBLE_DEVICES"]
+
+
+def test_started_workers_do_not_mind_another_cluster_on_this_machine():
+    pytest.importorskip("distributed")
+    with ExitStack() as stack:
+        with suppress(OSError):  # held by another program: as good
+            stack.enter_context(socket.create_server(("127.0.0.1", 8787)))  # Dask's usual port for its pages
+        started = stack.enter_context(clusters.opened(None, 1))  # warnings are errors
+        assert started.threads == 1
 
 
 @pytest.mark.parametrize("listens", [False, True])

@@ -282,7 +282,7 @@ def _started(workers: int | None) -> Any:
     """Processes of one thread on the loopback interface, one per GPU where there are several."""
     from distributed import Nanny, Scheduler, SpecCluster
 
-    own = {"host": "127.0.0.1", "dashboard": False}
+    own = {"host": "127.0.0.1", "dashboard": False, "dashboard_address": "127.0.0.1:0"}  # else at 8787
     options = own | {
         "nthreads": 1,
         "memory_limit": None,
