@@ -32,7 +32,7 @@ from steincritic.data.source import Source
 from steincritic.devices import DeviceLike
 from steincritic.gof.bench import Bench, CalibratedBench, Examined, among_themselves, piece_rows
 from steincritic.gof.cache import NullCache
-from steincritic.gof.combined import Combined, lasting, settings_of
+from steincritic.gof.combined import Combined, kernel_notes, lasting, settings_of
 from steincritic.gof.hypothesis import Hypothesis
 from steincritic.gof.multiplier import with_clip
 from steincritic.gof.null import as_null_tensor
@@ -52,7 +52,6 @@ from steincritic.gof.plan import Plan
 from steincritic.gof.ranked import Ranked, loudness
 from steincritic.gof.result import GofResult
 from steincritic.gof.split import Split
-from steincritic.lenses.kernels import PreparedKernels
 from steincritic.models.base import Model, SamplingModel
 from steincritic.rng import derive
 
@@ -255,8 +254,7 @@ class Judged:
             f"{sizes.rows:,} rows each: what they saw was brought to the size of a null set, which holds for "
             "many rows."
         )
-        waves = [len(p.frequencies) for p in prepared if isinstance(p, PreparedKernels)]
-        notes += [f"Kernels were taken at {count} random frequencies." for count in waves[:1]]
+        notes += kernel_notes(prepared)
         if self.test.config.critics is not None and self.split is None:
             notes.append("The quick lenses decided, so no critic was trained.")
         elif self.split is not None:
