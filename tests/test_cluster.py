@@ -324,6 +324,8 @@ def test_a_dask_frame_has_its_columns(many):
     x, test, wanted = many
     frame = frames.from_pandas(pandas.DataFrame(x.numpy(), columns=["a", "b"]), npartitions=4)
     same(sc.gof_test(Q, frame, test), wanted)
+    with pytest.raises(InputError, match="got Series of 1 dimensions"):
+        sc.gof_test(Q, frame["a"], test)
 
 
 def test_a_check_of_a_large_collection_looks_at_rows_chosen_at_random(many):

@@ -78,7 +78,7 @@ class ArraySource:
             places = Rows(np.arange(at.start, at.stop)) if self.places is None else self.places[at]
             dropped = self.dropped if start == 0 else 0
             table = Table(block.astype(native(block.dtype), copy=False), self.names, places, dropped)
-            yield finite(table, "x", drop_nan=False)
+            yield finite(table, "x")
 
 
 def as_source(x: ArrayLike | Source) -> Source:
