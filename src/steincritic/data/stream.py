@@ -26,8 +26,8 @@ def read_chunks(
 ) -> Iterator[Table]:
     """Read npy, npz, csv, parquet or a folder of parquet parts, or csv from standard input for "-".
 
-    In constant memory: only an array stored column by column is held as a whole. Rows with NaN or infinite
-    values are an error that names the first, or are left out. Nothing is unpickled.
+    In constant memory, but for an array in an npz file that is stored column by column. Rows with NaN or
+    infinite values are an error that names the first, or are left out. Nothing is unpickled.
     """
     check_count(rows, name="rows")
     chosen, name = columns or Columns(), "standard input" if str(source) == STDIN else str(source)
