@@ -147,6 +147,15 @@ def test_started_workers_do_not_mind_another_cluster_on_this_machine():
         assert started.threads == 1
 
 
+def test_workers_without_a_place_on_disk_are_one_line(tmp_path):
+    dask = pytest.importorskip("dask")
+    pytest.importorskip("distributed")
+    (tmp_path / "file").touch()  # where Dask wants a folder, as a disk that is full
+    with dask.config.set({"temporary-directory": str(tmp_path / "file")}):
+        with pytest.raises(InputError, match=r"no Dask workers can be started on this machine: .*file"):
+            sc.gof_test(Q, X, engine="dask")
+
+
 @pytest.mark.parametrize("listens", [False, True])
 def test_where_no_scheduler_answers_one_line_says_so_soon(listens, monkeypatch):
     pytest.importorskip("distributed")

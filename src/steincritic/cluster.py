@@ -290,11 +290,20 @@ def _started(workers: int | None) -> Any:
         "preload": "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)",  # Ctrl-C is the client's
     }
     places = environments(workers)
-    return SpecCluster(
-        scheduler={"cls": Scheduler, "options": own | {"port": 0}},
-        workers={k: {"cls": Nanny, "options": options | {"env": env}} for k, env in enumerate(places)},
-        silence_logs=logging.ERROR,
-    )
+    try:
+        return SpecCluster(
+            scheduler={"cls": Scheduler, "options": own | {"port": 0}},
+            workers={k: {"cls": Nanny, "options": options | {"env": env}} for k, env in enumerate(places)},
+            silence_logs=logging.CRITICAL,
+        )
+    except RuntimeError as error:  # of Dask, whatever it was
+        cause: BaseException = error
+        while cause.__cause__ is not None:
+            cause = cause.__cause__
+        raise InputError(
+            f"no Dask workers can be started on this machine: {first_line(cause)}; make room for them, or "
+            "take another engine"
+        ) from None
 
 
 def environments(workers: int | None = None) -> list[dict[str, str]]:
