@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -73,7 +74,10 @@ def same(a, b):
     assert torch.equal(a.null_distribution, b.null_distribution)
 
 
-@pytest.mark.parametrize("address", ["nowhere", "tcp://host", "", "host:99999", "tcp://a b:1", "tcp://:x"])
+@pytest.mark.parametrize(
+    "address",
+    ["nowhere", "tcp://host", "", "host:99999", "tcp://a b:1", "tcp://:x", "http://a:1", "inproc://a:1"],
+)
 def test_an_address_that_is_none_is_told(address):
     with pytest.raises(InputError, match="such as tcp:"):
         check_address(address)
@@ -83,6 +87,14 @@ def test_an_address_without_a_protocol_is_one_of_tcp():
     assert (
         check_address("here:8786") == "tcp://here:8786" and check_address("tls://[::1]:1") == "tls://[::1]:1"
     )
+
+
+def test_an_address_of_tls_needs_certificates():
+    pytest.importorskip("distributed")
+    with pytest.raises(
+        InputError, match=r"tls://127\.0\.0\.1:9 needs certificates: set distributed\.comm\.tls"
+    ):
+        sc.gof_test(Q, X, engine="dask", address="tls://127.0.0.1:9")
 
 
 def versions(python="3.11.7.final.0", steincritic="1.0", torch="2.13.0"):
@@ -124,6 +136,24 @@ def test_started_workers_have_a_gpu_each(monkeypatch):
 def visible_device(_):
     time.sleep(0.2)
     return os.environ["CUDA_VISIBLE_DEVICES"]
+
+
+def test_started_workers_do_not_mind_another_cluster_on_this_machine():
+    pytest.importorskip("distributed")
+    with ExitStack() as stack:
+        with suppress(OSError):  # held by another program: as good
+            stack.enter_context(socket.create_server(("127.0.0.1", 8787)))  # Dask's usual port for its pages
+        started = stack.enter_context(clusters.opened(None, 1))  # warnings are errors
+        assert started.threads == 1
+
+
+def test_workers_without_a_place_on_disk_are_one_line(tmp_path):
+    dask = pytest.importorskip("dask")
+    pytest.importorskip("distributed")
+    (tmp_path / "file").touch()  # where Dask wants a folder, as a disk that is full
+    with dask.config.set({"temporary-directory": str(tmp_path / "file")}):
+        with pytest.raises(InputError, match=r"no Dask workers can be started on this machine: .*file"):
+            sc.gof_test(Q, X, engine="dask")
 
 
 @pytest.mark.parametrize("listens", [False, True])
@@ -289,6 +319,12 @@ def test_a_small_dask_array_is_data_like_any_other():
         sc.gof_test(Q, given[:, 0], "ksd")
 
 
+def test_a_dask_array_without_rows_is_refused():
+    array = pytest.importorskip("dask.array")
+    with pytest.raises(InputError, match=r"n and d at least 1, got \(0, 2\)"):
+        sc.gof_test(Q, array.zeros((0, 2)))
+
+
 def test_a_dask_frame_has_its_columns(many):
     pytest.importorskip("pandas")
     frames = pytest.importorskip("dask.dataframe")
@@ -297,6 +333,8 @@ def test_a_dask_frame_has_its_columns(many):
     x, test, wanted = many
     frame = frames.from_pandas(pandas.DataFrame(x.numpy(), columns=["a", "b"]), npartitions=4)
     same(sc.gof_test(Q, frame, test), wanted)
+    with pytest.raises(InputError, match="got Series of 1 dimensions"):
+        sc.gof_test(Q, frame["a"], test)
 
 
 def test_a_check_of_a_large_collection_looks_at_rows_chosen_at_random(many):

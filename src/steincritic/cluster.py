@@ -23,7 +23,7 @@ Item = TypeVar("Item")
 Made = TypeVar("Made")
 
 FILE_MODULE = "steincritic_model_"  # begins the names of modules that workers cannot import
-_ANSWER = 8.0  # seconds for a scheduler to answer; with what comes before and after, ten
+_ANSWER = 6.0  # seconds for a scheduler to answer; with what is imported before, ten
 _FIRST = 20.0  # seconds for a first worker to be there, and for workers to tell their versions
 _ALONE = 60.0  # seconds without any worker until a run is given up
 _BEAT = 2.0  # seconds between two looks at the cluster
@@ -34,7 +34,7 @@ _PACKAGES = ("steincritic", "torch")
 
 def check_address(address: str) -> str:
     """The address of a scheduler with its protocol, which is tcp where none is named."""
-    found = re.fullmatch(r"([a-z]+://)?[^\s/]+:\d+", address)
+    found = re.fullmatch(r"((?:tcp|tls)://)?[^\s/]+:\d+", address)
     if found is None or int(address.rpartition(":")[2]) > 65535:
         raise InputError(f"address is that of a Dask scheduler, such as tcp://10.0.0.5:8786; got {address!r}")
     return address if found[1] else f"tcp://{address}"
@@ -251,8 +251,13 @@ def _open_client() -> Any:
 
 
 def _reached(address: str) -> Any:
-    from distributed import Client
+    from distributed import Client, Security
 
+    if address.startswith("tls") and not Security().get_connection_args("client").get("ssl_context"):
+        raise InputError(
+            f"{address} needs certificates: set distributed.comm.tls in the configuration of Dask, or "
+            "name a tcp:// address"
+        )
     try:
         _check_speaks(address)
         return Client(address, set_as_default=False, timeout=_ANSWER)
@@ -277,7 +282,7 @@ def _started(workers: int | None) -> Any:
     """Processes of one thread on the loopback interface, one per GPU where there are several."""
     from distributed import Nanny, Scheduler, SpecCluster
 
-    own = {"host": "127.0.0.1", "dashboard": False}
+    own = {"host": "127.0.0.1", "dashboard": False, "dashboard_address": "127.0.0.1:0"}  # else at 8787
     options = own | {
         "nthreads": 1,
         "memory_limit": None,
@@ -285,11 +290,20 @@ def _started(workers: int | None) -> Any:
         "preload": "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)",  # Ctrl-C is the client's
     }
     places = environments(workers)
-    return SpecCluster(
-        scheduler={"cls": Scheduler, "options": own | {"port": 0}},
-        workers={k: {"cls": Nanny, "options": options | {"env": env}} for k, env in enumerate(places)},
-        silence_logs=logging.ERROR,
-    )
+    try:
+        return SpecCluster(
+            scheduler={"cls": Scheduler, "options": own | {"port": 0}},
+            workers={k: {"cls": Nanny, "options": options | {"env": env}} for k, env in enumerate(places)},
+            silence_logs=logging.CRITICAL,
+        )
+    except RuntimeError as error:  # of Dask, whatever it was
+        cause: BaseException = error
+        while cause.__cause__ is not None:
+            cause = cause.__cause__
+        raise InputError(
+            f"no Dask workers can be started on this machine: {first_line(cause)}; make room for them, or "
+            "take another engine"
+        ) from None
 
 
 def environments(workers: int | None = None) -> list[dict[str, str]]:

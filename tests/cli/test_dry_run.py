@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from steincritic.cli import dry_run
+from steincritic.gof import combined, large, one_pass, streamed
 from steincritic.models import GaussianMixture
 
 Q = GaussianMixture([[0.0, 0.0]])
@@ -47,3 +48,22 @@ def test_the_first_line_says_how_long_unless_it_is_short(run, monkeypatch):
     assert code == 0 and err.startswith("steincritic: about ") and err.count("\n") == 1
     assert 0 < found["seconds_expected"] < 600 and "seconds" in found
     assert run(f"{asked} --quiet")[2] == ""
+
+
+@pytest.fixture
+def many(monkeypatch):
+    """Rows that go by in one pass."""
+    monkeypatch.setitem(combined.Combined.__init__.__kwdefaults__, "exact_up_to", 5000)
+    monkeypatch.setattr(large, "LARGE", 5000)
+    monkeypatch.setattr(streamed, "_SETS", 99)
+    monkeypatch.setattr(streamed, "_ROWS", (200, 2**22))
+    monkeypatch.setattr(one_pass, "_SAMPLE", (1000, 2**23))
+    np.save("many.npy", Q.sample(6000, seed=1).numpy() * 1.2)
+
+
+@pytest.mark.parametrize("command", ["test", "check"])
+def test_the_diagnosis_of_rows_that_went_by_is_counted(run, many, command):
+    code, out, _ = run(f"{command} many.npy --model models.py:normal --draws 99 --dry-run --json")
+    plan = [part["what"] for part in json.loads(out)["plan"]]
+    assert code == 0 and plan[0] == "one pass over 6,000 rows"
+    assert ("two critics for the diagnosis" in plan) == (command == "check")

@@ -5,7 +5,7 @@ import pytest
 
 import steincritic as sc
 from steincritic.data.layout import Columns
-from steincritic.data.source import FileSource, as_source
+from steincritic.data.source import FileSource, as_source, first_row
 from steincritic.data.stream import estimated_rows, read_chunks
 
 pa = pytest.importorskip("pyarrow")
@@ -54,6 +54,29 @@ def test_rows_left_out_are_counted_once(folder):
     (folder / "part-3.parquet").unlink()
     blocks = list(FileSource(folder, drop_nan=True).blocks(10))
     assert sum(block.dropped for block in blocks) == 3 and sum(map(len, blocks)) == 97
+
+
+@pytest.mark.parametrize("rows", [1, 4, 10, 95, 1000])
+def test_rows_left_out_at_the_end_are_counted(tmp_path, rows):
+    bad = X.copy()
+    bad[[0, 4]] = bad[95:] = np.nan
+    for part in (0, 1):
+        write(tmp_path / f"part-{part}.parquet", bad[50 * part :][:50])
+    write(tmp_path / "part-2.parquet", bad[95:])
+    blocks = list(FileSource(tmp_path, drop_nan=True).blocks(rows))
+    assert sum(block.dropped for block in blocks) == 12 and sum(map(len, blocks)) == 93
+    assert all(map(len, blocks))
+
+
+def test_a_first_row_is_found_behind_those_left_out_or_told_to_be_missing(tmp_path):
+    bad = np.full((1000, 2), np.nan)
+    np.save(tmp_path / "x.npy", bad)
+    source = FileSource(tmp_path / "x.npy", drop_nan=True)
+    with pytest.raises(sc.InputError, match="no row is left"):
+        first_row(source)
+    bad[700] = 1.0
+    np.save(tmp_path / "x.npy", bad)
+    assert first_row(source).rows.numbers.tolist() == [700]
 
 
 def test_a_part_with_other_columns_is_named(folder):

@@ -4,6 +4,7 @@ import io
 import os
 import threading
 import time
+import tracemalloc
 from importlib.util import find_spec
 
 import numpy as np
@@ -15,13 +16,14 @@ from steincritic.data.tail import TailReader
 from steincritic.errors import InputError
 
 X = np.random.default_rng(0).normal(size=(103, 3))
-KINDS = ["x.npy", "x.npz", "fortran.npy", "x.csv", "x.parquet"]
+KINDS = ["x.npy", "x.npz", "fortran.npy", "fortran.npz", "x.csv", "x.parquet"]
 
 
 @pytest.fixture
 def place(tmp_path):
     np.save(tmp_path / "x.npy", X)
     np.save(tmp_path / "fortran.npy", np.asfortranarray(X))
+    np.savez_compressed(tmp_path / "fortran.npz", np.asfortranarray(X))
     np.savez_compressed(tmp_path / "x.npz", X)
     np.savetxt(tmp_path / "x.csv", X, delimiter=",", fmt="%.17g", header="a,b,c", comments="")
     if find_spec("pyarrow") is not None:
@@ -53,6 +55,16 @@ def test_the_chunks_are_the_table(place, name, rows):
 def test_the_number_of_rows_is_known_or_guessed(place, name):
     skip_without_reader(name)
     assert abs(estimated_rows(place / name) - 103) <= 1  # a header counts as a row
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_an_npy_file_is_never_held_as_a_whole(tmp_path, order):
+    np.save(tmp_path / "x.npy", np.ones((100_000, 10), order=order))  # 8 MB
+    tracemalloc.start()
+    count = sum(len(chunk) for chunk in read_chunks(tmp_path / "x.npy", rows=1000))
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert count == 100_000 and most < 10**6  # some copies of 80 kB
 
 
 def test_csv_comes_from_standard_input_too(place, monkeypatch):

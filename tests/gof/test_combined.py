@@ -7,6 +7,7 @@ import torch
 
 import steincritic as sc
 from steincritic.data.points import sample_points
+from steincritic.gof import combined
 from steincritic.gof.bench import Bench, Setting, among_themselves
 from steincritic.gof.combined import Combined
 from steincritic.gof.power import trials_of
@@ -172,3 +173,10 @@ def test_datasets_among_themselves_are_treated_alike():
     columns, evidence = among_themselves(bench, entries)
     torch.testing.assert_close(among_themselves(bench, entries[order])[1], evidence[order])
     assert evidence.shape == (12, len(columns)) and float(evidence.amin()) >= 0
+
+
+@pytest.mark.parametrize(("most", "told"), [(500, True), (501, False)])
+def test_a_result_of_many_rows_says_how_kernels_were_summed(monkeypatch, most, told):
+    monkeypatch.setattr(combined, "_APPROXIMATED", most)
+    result = sc.gof_test(Q, Q.sample(501, seed=2), replace(QUICK, lenses=(Kernels(),)))
+    assert ("Kernels were taken at 191 random frequencies." in result.notes) == told

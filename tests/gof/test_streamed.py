@@ -1,7 +1,7 @@
 """The combined test in one pass: sums that merge, samples that do not depend on blocks, level and power."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -17,6 +17,7 @@ from steincritic.gof import large, one_pass, streamed
 from steincritic.gof.bench import Bench, Setting
 from steincritic.gof.one_pass import Means, blocks_of
 from steincritic.gof.streamed import Sizes, Streamed
+from steincritic.rng import generator
 
 NORMAL = sc.models.GaussianMixture(torch.zeros(1, 3))
 FAR = sc.models.GaussianMixture([[0.0] * 3, [12.0, 0.0, 0.0]], 1.0, [0.7, 0.3])  # weights are seen by cells
@@ -157,9 +158,24 @@ def test_rows_with_nan_are_named_or_left_out(few, tmp_path):
     np.save(tmp_path / "x.npy", x)
     with pytest.raises(sc.InputError, match="NaN or infinite values in row 17001"):
         sc.gof_test(NORMAL, tmp_path / "x.npy", QUICK)
+    with pytest.raises(sc.InputError, match=r"x has NaN or infinite values in row 17001; drop or repair it$"):
+        sc.gof_test(NORMAL, x, QUICK)  # which cannot leave it out
     result = sc.gof_test(NORMAL, FileSource(tmp_path / "x.npy", drop_nan=True), QUICK)
     assert result.n == 20_999 and "1 row with NaN or infinite values left out" in result.summary()
     assert 17_001 not in result.examined.passed.rows.numbers
+
+
+def test_null_sets_of_the_forecast_do_not_pass_for_those_of_a_cache(few, tmp_path):
+    x, test = NORMAL.sample(21_000, seed=3), replace(QUICK, cache=tmp_path)
+    first, second = (sc.gof_test(NORMAL, x, test, before=lambda forecast: None) for _ in range(2))
+    assert "cache" not in first.summary() and "99 null sets came from the cache" in second.summary()
+
+
+@pytest.mark.parametrize("rows", [100, 21_000])
+def test_data_without_a_whole_row_are_told_so(few, tmp_path, rows):
+    np.save(tmp_path / "x.npy", np.full((rows, 3), np.nan))
+    with pytest.raises(sc.InputError, match="no row is left: all of them have NaN"):
+        sc.gof_test(NORMAL, FileSource(tmp_path / "x.npy", drop_nan=True), QUICK)
 
 
 def test_a_score_that_is_not_finite_is_named_with_its_row(few):
@@ -207,6 +223,13 @@ def test_check_tells_sizes_from_all_rows_and_names_rows_of_the_file(few, tmp_pat
     assert result.numbers(torch.tensor([5])) == [int(result.rows.numbers[5])]
     np.testing.assert_array_equal(result.data.x.numpy(), x[result.rows.numbers])
     assert "were looked for among 2,000 rows, chosen at random" in result.summary()
+
+
+def test_points_in_memory_are_searched_as_a_whole_and_not_called_a_sample(few):
+    x = NORMAL.sample(2_100, seed=6)
+    x[torch.randperm(2_100, generator=generator(0, "far"))[:100], 1] += 8.0
+    result = sc.check(NORMAL, ScoredPoints(x, NORMAL.score(x)), test=replace(QUICK, exact_up_to=2_000))
+    assert len(result.points) and len(result.data) == 2_100 and "sample" not in result.summary()
 
 
 def test_a_folder_of_parts_gives_the_result_of_the_array(few, tmp_path):

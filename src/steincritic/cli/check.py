@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,9 +23,12 @@ from steincritic.cli.options import (
 from steincritic.errors import InputError
 
 if TYPE_CHECKING:
+    from steincritic.data.source import Source
     from steincritic.diagnosis.check import CheckResult
+    from steincritic.gof.forecast import Part
     from steincritic.gof.large import WentBy
     from steincritic.gof.result import GofResult
+    from steincritic.models import base
 
     Told = tuple[GofResult, CheckResult | None, dict[str, Any]]
 
@@ -89,6 +93,12 @@ class Check(Common, AsJson, LargeData):
         else:
             print_lines("For the report pass --out DIR.")
         return REJECTED if test.rejected else FITS
+
+    def afterward(self, model: "base.Model", source: "Source") -> "Callable[[], Part]":
+        from steincritic.diagnosis.forecast import part_of_diagnosis
+        from steincritic.gof.one_pass import sample_like
+
+        return lambda: part_of_diagnosis(model, sample_like(source).to(device_named(self.device)))
 
     def _of_loaded(self, teller: Teller) -> "Told":
         """Of a table that is held as a whole."""

@@ -1,5 +1,6 @@
 """Data that go by in one pass, for the commands that test them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -7,12 +8,19 @@ from steincritic.cli.dry_run import DryRun, Teller
 from steincritic.cli.options import doubts_in_the_result, object_named, parse_bounds
 
 if TYPE_CHECKING:
+    from steincritic.data.source import Source
+    from steincritic.gof.forecast import Part
     from steincritic.gof.large import WentBy
+    from steincritic.models import base
 
 
 @dataclass(frozen=True, kw_only=True)
 class LargeData(DryRun):
     """What `check` and `test` share."""
+
+    def afterward(self, model: "base.Model", source: "Source") -> "Callable[[], Part] | None":
+        """How long what follows the test takes."""
+        return None
 
     def went_by(self, teller: Teller) -> "WentBy | None":
         """The result where rows are so many that they go by in one pass; None where they are loaded."""
@@ -30,6 +38,7 @@ class LargeData(DryRun):
             return None
         model = as_model(named)
         chosen, reason = choose_test(self.test, model, source.rows)
+        teller.then = self.afterward(model, source)
         with doubts_in_the_result():
             by = in_one_pass(
                 model,

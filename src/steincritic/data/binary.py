@@ -1,5 +1,6 @@
 """Numbers from npy, npz and parquet files, in blocks of rows; nothing is unpickled."""
 
+import io
 import math
 import zipfile
 from collections.abc import Iterator
@@ -46,12 +47,16 @@ def numpy_blocks(path: Path, rows: int, columns: Columns) -> Iterator[Table]:
     with _opened(path) as (file, size):
         (n, d), by_column, dtype = _header(path, file, size)
         names = numbered_names(d)
-        if by_column:
-            whole = np.frombuffer(_exactly(path, file, n * d * dtype.itemsize), dtype).reshape(d, n).T
+        first = file.tell()
+        if by_column and path.suffix.lower() == ".npz":  # to go back there is to unpack again
+            file, first = io.BytesIO(_exactly(path, file, n * d * dtype.itemsize)), 0
         for start in range(0, n, rows):
             count = min(rows, n - start)
             if by_column:
-                x = np.ascontiguousarray(whole[start : start + count])
+                x = np.empty((count, d), dtype)
+                for j in range(d):
+                    file.seek(first + (j * n + start) * dtype.itemsize)
+                    x[:, j] = np.frombuffer(_exactly(path, file, count * dtype.itemsize), dtype)
             else:
                 data = _exactly(path, file, count * d * dtype.itemsize)
                 x = np.frombuffer(data, dtype).reshape(count, d)

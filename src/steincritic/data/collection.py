@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from steincritic.data.binary import native, numbered_names, wrong_dtype
+from steincritic.data.binary import check_shape, native, numbered_names, wrong_dtype
 from steincritic.data.layout import Rows, Table
 from steincritic.data.stream import finite
 from steincritic.engine import cluster_in_use
@@ -31,10 +31,11 @@ class Collection:
 
     @classmethod
     def of(cls, x: Any) -> "Collection":
+        if getattr(x, "ndim", None) != 2:
+            came = f"{type(x).__name__} of {getattr(x, 'ndim', 'no')} dimensions"
+            raise InputError(f"x must be a Dask frame or array of shape (n, d), got {came}")
         if hasattr(x, "columns"):
             return cls(x.to_delayed(), tuple(map(str, x.columns)), None)
-        if not hasattr(x, "ndim") or x.ndim != 2:
-            raise InputError(f"x must be a Dask frame or array of shape (n, d), got {x!r}")
         if x.dtype.kind != "f":
             raise InputError(wrong_dtype("x", x.dtype))
         whole = x.rechunk({1: -1})
@@ -68,6 +69,7 @@ class Collection:
 
     def cuts(self, rows: int) -> Iterator[tuple[int, Cut]]:
         """So many rows at a time: the place of the first, and where they lie."""
+        check_shape((self.rows, len(self.names)), name="x")
         cut: Cut = []
         first, missing = 0, rows
         for k, size in enumerate(self.sizes):
@@ -94,4 +96,4 @@ def table_of(parts: Sequence[Any], cut: Sequence[slice], names: tuple[str, ...],
     if x.dtype.kind != "f":
         raise InputError(wrong_dtype("x", x.dtype))
     rows = Rows(np.arange(first, first + len(x)))
-    return finite(Table(x.astype(native(x.dtype), copy=False), names, rows), "x", drop_nan=False)
+    return finite(Table(x.astype(native(x.dtype), copy=False), names, rows), "x")

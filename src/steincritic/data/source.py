@@ -22,6 +22,8 @@ from steincritic.errors import InputError
 from steincritic.rng import Source as Random
 
 _READ = 2**16  # rows of a file read at a time
+_FIRST = 256  # rows among which a first one is looked for, at a time
+_NONE_LEFT = "no row is left: all of them have NaN or infinite values"
 
 
 @runtime_checkable
@@ -76,7 +78,7 @@ class ArraySource:
             places = Rows(np.arange(at.start, at.stop)) if self.places is None else self.places[at]
             dropped = self.dropped if start == 0 else 0
             table = Table(block.astype(native(block.dtype), copy=False), self.names, places, dropped)
-            yield finite(table, "x", drop_nan=False)
+            yield finite(table, "x")
 
 
 def as_source(x: ArrayLike | Source) -> Source:
@@ -100,17 +102,27 @@ def as_source(x: ArrayLike | Source) -> Source:
     return ArraySource(array, names)
 
 
+def first_row(source: Source) -> Table:
+    """The first one that is there."""
+    for block in source.blocks(_FIRST):
+        return block[:1]
+    raise InputError(_NONE_LEFT)
+
+
 def _of_size(tables: Iterator[Table], rows: int) -> Iterator[Table]:
-    """The same rows in tables of so many each."""
+    """The same rows in tables of so many each, which wait for a next row: others may be left out before."""
     held: list[Table] = []
+    count = 0
     for table in tables:
-        while len(table) and sum(map(len, held)) + len(table) >= rows:
-            missing = rows - sum(map(len, held))
-            yield Table.cat([*held, table[:missing]])
-            held, table = [], table[missing:]
-        if len(table) or table.dropped:
-            held.append(table)
-    if any(map(len, held)):
+        while count + len(table) > rows:
+            if missing := rows - count:
+                held.append(table[:missing])
+                table = table[missing:]
+            yield Table.cat(held)
+            held, count = [], 0
+        held.append(table)
+        count += len(table)
+    if count:
         yield Table.cat(held)
 
 
@@ -171,6 +183,6 @@ def sampled(source: Source, size: int, *, seed: int) -> tuple[Table, int]:
         sample = part if sample is None else sample.joined(part, size)
         columns, count, dropped = block.columns, count + len(block), dropped + block.dropped
     if sample is None:
-        raise InputError("no row is left: all of them have NaN or infinite values")
+        raise InputError(_NONE_LEFT)
     sample = sample.in_order()
     return replace(Table(sample.values[0].numpy(), columns, sample.rows), dropped=dropped), count

@@ -26,8 +26,8 @@ def read_chunks(
 ) -> Iterator[Table]:
     """Read npy, npz, csv, parquet or a folder of parquet parts, or csv from standard input for "-".
 
-    In constant memory: only an array stored column by column is held as a whole. Rows with NaN or infinite
-    values are an error that names the first, or are left out. Nothing is unpickled.
+    In constant memory, but for an array in an npz file that is stored column by column. Rows with NaN or
+    infinite values are an error that names the first, or are left out. Nothing is unpickled.
     """
     check_count(rows, name="rows")
     chosen, name = columns or Columns(), "standard input" if str(source) == STDIN else str(source)
@@ -35,7 +35,7 @@ def read_chunks(
         blocks = _text_blocks(sys.stdin.buffer, name, rows, chosen)
     else:
         blocks = file_blocks(source, rows, chosen)
-    return (finite(block, name, drop_nan=drop_nan) for block in blocks)
+    return (finite(block, name, drop_nan=drop_nan, way_out=_LEAVE_OUT) for block in blocks)
 
 
 def estimated_rows(source: str | Path) -> int:
@@ -137,15 +137,17 @@ def bad_rows(x: np.ndarray) -> np.ndarray:
     return np.asarray(~np.isfinite(x).all(axis=1))
 
 
-def finite(table: Table, source: str, *, drop_nan: bool) -> Table:
+_LEAVE_OUT = "repair such rows or leave them out with --drop-nan (drop_nan=True)"
+
+
+def finite(table: Table, source: str, *, drop_nan: bool = False, way_out: str = "drop or repair it") -> Table:
     """The table without rows that hold NaN or infinite values; the first is named where they may not be."""
     bad = bad_rows(table.x)
     if not bad.any():
         return table
     if not drop_nan:
         raise InputError(
-            f"{source} has NaN or infinite values in row {table.rows.name(int(bad.argmax()))}; repair such "
-            "rows or leave them out with --drop-nan (drop_nan=True)"
+            f"{source} has NaN or infinite values in row {table.rows.name(int(bad.argmax()))}; {way_out}"
         )
     return table.without(bad)
 

@@ -154,7 +154,8 @@ class CheckResult:
     @property
     def _of_sample(self) -> str:
         """Words for points where they are some of those that were tested."""
-        return " in the sample" if getattr(self.test.examined, "passed", None) is not None else ""
+        passed = getattr(self.test.examined, "passed", None)
+        return " in the sample" if passed is not None and len(self.data) < passed.n else ""
 
     @property
     def model_problems(self) -> list[str]:

@@ -54,8 +54,8 @@ from steincritic.lenses.cells import Cells
 from steincritic.lenses.critics import Critics, chunks
 from steincritic.lenses.dependence import Dependence
 from steincritic.lenses.field import Field
-from steincritic.lenses.kernels import Kernels
-from steincritic.lenses.lens import Lens, ModelLens
+from steincritic.lenses.kernels import Kernels, PreparedKernels
+from steincritic.lenses.lens import Lens, ModelLens, PreparedLens
 from steincritic.lenses.modes import Modes
 from steincritic.lenses.moments import Moments
 from steincritic.models.base import Model, SamplingModel
@@ -69,6 +69,7 @@ LOOKED = {"cpu": 10, "cuda": 100}  # null sets of critics between two looks
 QUICK_LOOKED = 100
 _QUICK_PIECE, _PIECE = 20, 4  # null sets that a thread takes at a time
 _TOGETHER = {"cpu": 2**20, "cuda": 2**26}  # coordinates that go through quick lenses together
+_APPROXIMATED = 50_000  # rows beyond which a result says how kernels were summed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,6 +192,12 @@ def settings_of(config: Combined, plan: Plan, level: float) -> dict[str, Any]:
         "stop_early": config.stop_early,
         "null_pool": config.null_pool or max(plan.sets, plan.draws),
     }
+
+
+def kernel_notes(prepared: Sequence[PreparedLens]) -> list[str]:
+    """How kernels were summed, where it is not by pairs of points."""
+    found = [p.how for p in prepared if isinstance(p, PreparedKernels)]
+    return [how for how in found if how][:1]
 
 
 def lasting(lens: Lens) -> bool:
@@ -414,6 +421,7 @@ class CombinedRun:
 
     def _notes(self, t: int) -> tuple[str, ...]:
         notes = [note for p in self.bench.prepared if (note := getattr(p, "left_out", None))]
+        notes += kernel_notes(self.bench.prepared) if self.n > _APPROXIMATED else []
         first = self.first[t]
         if t in self.still_open:
             how = "one critic was trained on half of the data" if t in self.split else "critics were trained"

@@ -8,7 +8,7 @@ from typing import Any
 from steincritic.data.collection import Collection, is_collection
 from steincritic.data.layout import Table
 from steincritic.data.points import PointsLike, ScoredPoints, arranged, reading_notes, scored, within_bounds
-from steincritic.data.source import Source, as_source, sampled
+from steincritic.data.source import Source, as_source, first_row, sampled
 from steincritic.data.tables import load_table
 from steincritic.devices import DeviceLike, resolve_device
 from steincritic.engine import using
@@ -47,7 +47,9 @@ def loaded(x: PointsLike | Source) -> PointsLike:
     """The whole table of a source or a file; anything else as it is."""
     if isinstance(x, str | Path):
         return load_table(x)
-    return Table.cat(list(x.blocks(2**16))) if isinstance(x, Source) else x
+    if isinstance(x, Source):
+        return Table.cat(list(x.blocks(2**16)) or [first_row(x)])  # which says that there is none
+    return x
 
 
 def some_rows(source: Source, *, seed: int) -> tuple[Table, list[str]]:
@@ -79,7 +81,7 @@ class Large:
     def of(
         cls, model: Model, source: Source, *, bounds: Bounds | None, names: Sequence[str] | None
     ) -> "Large":
-        head = next(source.blocks(1))
+        head = first_row(source)
         if bounds is not None:
             model = within_bounds(model, bounds, arranged(head, model), names)
         return cls(model, source, names, head)

@@ -12,7 +12,7 @@ from steincritic.data.collection import Collection, table_of
 from steincritic.data.frame import Frame
 from steincritic.data.layout import Rows, Table
 from steincritic.data.points import ScoredPoints, scored
-from steincritic.data.source import Sample, Source
+from steincritic.data.source import Sample, Source, first_row
 from steincritic.devices import DeviceLike, resolve_device
 from steincritic.engine import EngineName, cluster_in_use, in_use, one_thread, spread
 from steincritic.errors import InputError
@@ -45,12 +45,17 @@ def sample_size(dim: int) -> int:
     return max(1000, min(most, numbers // dim))
 
 
+def sample_like(source: Source) -> Tensor:
+    """A tensor of the shape and the precision of the sample, without its numbers."""
+    first = torch.from_numpy(first_row(source).x)
+    return first.new_empty(min(source.rows, sample_size(first.shape[1])), first.shape[1])
+
+
 def scored_blocks(
     model: Model, source: Source, *, device: DeviceLike = None, names: Sequence[str] | None = None
 ) -> Iterator[Block]:
     """A source block by block, in coordinates without bounds where the model has bounds."""
-    first = next(source.blocks(1))
-    for table in source.blocks(block_rows(first.x.shape[1])):
+    for table in source.blocks(block_rows(first_row(source).x.shape[1])):
         yield scored_block(model, table, device=device, names=names)
 
 

@@ -32,7 +32,7 @@ from steincritic.data.source import Source
 from steincritic.devices import DeviceLike
 from steincritic.gof.bench import Bench, CalibratedBench, Examined, among_themselves, piece_rows
 from steincritic.gof.cache import NullCache
-from steincritic.gof.combined import Combined, lasting, settings_of
+from steincritic.gof.combined import Combined, kernel_notes, lasting, settings_of
 from steincritic.gof.hypothesis import Hypothesis
 from steincritic.gof.multiplier import with_clip
 from steincritic.gof.null import as_null_tensor
@@ -52,7 +52,6 @@ from steincritic.gof.plan import Plan
 from steincritic.gof.ranked import Ranked, loudness
 from steincritic.gof.result import GofResult
 from steincritic.gof.split import Split
-from steincritic.lenses.kernels import PreparedKernels
 from steincritic.models.base import Model, SamplingModel
 from steincritic.rng import derive
 
@@ -110,6 +109,7 @@ class Streamed:
         lenses = (*map(with_clip, config.lenses), Means())
         self.config = replace(config, lenses=lenses)
         self.model, self.like, self.level, self.seed = model, like, level, seed
+        self._null_sums: dict[Sizes, NullRuns] = {}  # those of the forecast are those of the test
         null = Hypothesis(self.config, model, ScoredPoints(like, like))
         self.draws = null.draws(derive(config.null_seed, "draws"))
         self.bench = Bench.of(
@@ -136,6 +136,11 @@ class Streamed:
 
     def null_sums(self, sizes: Sizes) -> NullRuns:
         """(B, p) of the first B null sets."""
+        if sizes not in self._null_sums:
+            self._null_sums[sizes] = self._runs(sizes)
+        return self._null_sums[sizes]
+
+    def _runs(self, sizes: Sizes) -> NullRuns:
         config, seed = self.config, derive(self.config.null_seed, "streamed")
         sets = NullSets(self.model, sizes.rows, self.like, seed)
         key = sets.key({"lenses": config.lenses, "seed": seed})
@@ -249,8 +254,7 @@ class Judged:
             f"{sizes.rows:,} rows each: what they saw was brought to the size of a null set, which holds for "
             "many rows."
         )
-        waves = [len(p.frequencies) for p in prepared if isinstance(p, PreparedKernels)]
-        notes += [f"Kernels were taken at {count} random frequencies." for count in waves[:1]]
+        notes += kernel_notes(prepared)
         if self.test.config.critics is not None and self.split is None:
             notes.append("The quick lenses decided, so no critic was trained.")
         elif self.split is not None:

@@ -72,6 +72,12 @@ class PreparedKernels:
     by_pairs: bool
 
     @property
+    def how(self) -> str | None:
+        """A sentence, where pairs of points are not what is summed."""
+        count = len(self.frequencies)
+        return None if self.by_pairs else f"Kernels were taken at {count} random frequencies."
+
+    @property
     def size(self) -> int:
         return len(self.bandwidths)
 
