@@ -27,7 +27,6 @@ from steincritic.lenses.lens import (
     normal_evidence,
     pair_columns,
     pairs_of,
-    signed_means,
     single_columns,
 )
 
@@ -58,6 +57,7 @@ class Modes:
 @dataclass(frozen=True, eq=False)
 class PreparedModes:
     means: ClassVar[bool] = True
+    centered: ClassVar[bool] = True
     dim: int
     v: Tensor  # (d,) across the modes
     valley: float  # between them
@@ -97,9 +97,6 @@ class PreparedModes:
             else:
                 seconds.append((z * gated + gate * rise).mean(-2))
         return torch.cat([*shifts, *seconds], -1)
-
-    def signed(self, points: ScoredPoints, signs: Tensor) -> Tensor:
-        return signed_means(self, points, signs)
 
     def numbers(self, seen: Seen) -> Mapping[str, Tensor]:
         shifts, second = seen.fair.split([2 * self.dim, self.size - 2 * self.dim], -1)
