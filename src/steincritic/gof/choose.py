@@ -11,7 +11,7 @@ from steincritic.data.source import Source
 from steincritic.devices import DeviceLike
 from steincritic.engine import EngineName, using
 from steincritic.errors import DoubtfulWarning, InputError, check_level, did_you_mean, listed
-from steincritic.gof import multiplier, serial
+from steincritic.gof import multiplier
 from steincritic.gof.aggregated import KsdAgg
 from steincritic.gof.assumptions import find_caveats, slowness, unseen_weights
 from steincritic.gof.combined import FEWEST as _FEW
@@ -26,6 +26,7 @@ from steincritic.gof.large import Large, WentBy, collected, large_source, loaded
 from steincritic.gof.moment_box import Gaps
 from steincritic.gof.plan import PLENTIFUL
 from steincritic.gof.result import Caveat, GofResult
+from steincritic.gof.serial import stein_series
 from steincritic.gof.split import Split
 from steincritic.gof.test import GofTest
 from steincritic.gof.tolerance import ToleranceLike, as_tolerance
@@ -34,6 +35,7 @@ from steincritic.models.base import Model, ModelLike, SamplingModel, as_model
 from steincritic.models.bounded import coordinates_of, unbounded
 from steincritic.models.conditional import AtRows, is_conditional
 from steincritic.models.coordinates import Bounds, columns_of
+from steincritic.models.mixing import autocorrelation_time
 
 TestName: TypeAlias = Literal["combined", "crossfit", "split", "ksd", "ksdagg", "fssd"]
 TESTS: dict[str, GofTest] = {
@@ -262,7 +264,7 @@ def caveats_of(
 
 def _for_dependent_rows(test: GofTest, points: ScoredPoints) -> tuple[GofTest, str]:
     """The test for rows that depend on each other, and what was done, in a sentence."""
-    worth = serial.slowness(serial.stein_series(points))
+    worth = autocorrelation_time(stein_series(points))
     slow = slowed(test, worth)
     if slow is None:
         raise InputError(f"dependent rows are for the tests combined, split, ksd and ksdagg; got {test.name}")

@@ -13,8 +13,7 @@ from torch import Tensor
 from steincritic.data.points import PointsLike, ScoredPoints, scored
 from steincritic.devices import DeviceLike, resolve_device
 from steincritic.errors import DoubtfulWarning, InputError
-from steincritic.gof.betting import Sequential, log_evalues, train_bettor
-from steincritic.gof.evalues import wealth_path
+from steincritic.gof.betting import Sequential, log_evalues, train_bettor, wealth_path
 from steincritic.gof.test import sampling_model
 from steincritic.gof.watch_state import WatchState
 from steincritic.models.base import ModelLike, SamplingModel, as_model
