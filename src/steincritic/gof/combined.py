@@ -39,7 +39,6 @@ from steincritic.gof.bench import (
     among_themselves,
     label_of,
 )
-from steincritic.gof.cache import NullCache
 from steincritic.gof.conditional import GivenRows
 from steincritic.gof.fitted import Fitted, Refitted
 from steincritic.gof.hypothesis import Hypothesis
@@ -280,11 +279,11 @@ class CombinedRun:
         return NullRuns(
             sets,
             measure,
+            settings=key,
+            cache=config.cache if all(map(lasting, key["lenses"])) else False,
             most=most,
-            piece=piece,
-            key=f"{sets.key(key)}-{title.replace(' ', '-')}",
-            cache=NullCache.at(config.cache if all(map(lasting, key["lenses"])) else False),
             title=title,
+            piece=piece,
         )
 
     @cached_property

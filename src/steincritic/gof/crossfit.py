@@ -28,7 +28,6 @@ from steincritic.data.frame import Frame, model_frame
 from steincritic.data.points import ScoredPoints
 from steincritic.engine import EngineName, check_engine, using
 from steincritic.errors import check_count
-from steincritic.gof.cache import NullCache
 from steincritic.gof.null import as_null_tensor, check_draws, draws_for
 from steincritic.gof.null_runs import NullRuns, NullSets
 from steincritic.gof.result import GofResult
@@ -148,9 +147,9 @@ class CrossFit:
         return NullRuns(
             sets,
             partial(_framed_panel, self, frame),
+            settings={k: v for k, v in asdict(self).items() if k not in _UNHASHED},
+            cache=self.cache,
             most=next(chunks(2**62, len(datasets), datasets.dim, self.critics)).stop,
-            key=sets.key({k: v for k, v in asdict(self).items() if k not in _UNHASHED}),
-            cache=NullCache.at(self.cache),
         )
 
     def _ranked(self, observed: Tensor, null: NullRuns, draws: int, seed: int) -> tuple[float, NullDraws]:

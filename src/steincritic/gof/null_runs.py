@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -64,15 +65,14 @@ class NullSets:
     def seeds(self, numbers: range) -> list[int]:
         return [derive(self.seed, "null run", k) for k in numbers]
 
-    def key(self, settings: Mapping[str, Any]) -> str:
-        return fingerprint(self.model, self.n, self.like, settings)
-
 
 class NullRuns:
     """Rows of numbers, one per null dataset.
 
     Args:
         measure: importable by its name where processes are used.
+        settings: all that the measure depends on, besides the datasets; runs are kept by them and the title.
+        cache: whether runs are kept, or in which folder.
         most: datasets that fit into memory together.
         piece: datasets that a thread or a worker takes at a time.
 
@@ -84,14 +84,15 @@ class NullRuns:
         sets: NullSets,
         measure: Measure,
         *,
+        settings: Mapping[str, Any],
+        cache: bool | Path,
         most: int,
-        key: str,
-        cache: NullCache,
         title: str = "null runs",
         piece: int = _PIECE,
     ) -> None:
         self._sets, self._measure = sets, measure
-        self._key, self._cache, self._title = key, cache, title
+        key = fingerprint(sets.model, sets.n, sets.like, settings)
+        self._key, self._cache, self._title = f"{key}-{title.replace(' ', '-')}", NullCache.at(cache), title
         on_cpu = sets.like.device.type == "cpu"
         self._engine: EngineName = in_use() or ("threads" if on_cpu else "serial")
         self._size = most
@@ -101,7 +102,7 @@ class NullRuns:
             self._size = min(most, _BLOCK)
         self._threads = max(1, min(torch.get_num_threads(), most // self._size))
         self._even = on_cpu or self._engine != "serial"
-        kept = (cache.get(key) or {}).get("runs")
+        kept = (self._cache.get(self._key) or {}).get("runs")
         if kept is not None and ((kept.ndim, kept.dtype) != (2, torch.float64) or bool(kept.isnan().any())):
             kept = None
         self._known = kept if kept is not None and kept.numel() else None

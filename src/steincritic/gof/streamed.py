@@ -31,7 +31,6 @@ from steincritic.data.points import ScoredPoints, sample_points
 from steincritic.data.source import Source
 from steincritic.devices import DeviceLike
 from steincritic.gof.bench import Bench, CalibratedBench, Examined, among_themselves, piece_rows
-from steincritic.gof.cache import NullCache
 from steincritic.gof.combined import Combined, lasting, settings_of
 from steincritic.gof.hypothesis import Hypothesis
 from steincritic.gof.multiplier import with_clip
@@ -138,15 +137,14 @@ class Streamed:
         """(B, p) of the first B null sets."""
         config, seed = self.config, derive(self.config.null_seed, "streamed")
         sets = NullSets(self.model, sizes.rows, self.like, seed)
-        key = sets.key({"lenses": config.lenses, "seed": seed})
         return NullRuns(
             sets,
             self.bench.sums,
+            settings={"lenses": config.lenses, "seed": seed},
+            cache=config.cache if all(map(lasting, config.lenses[:-1])) else False,
             most=max(1, _ROWS[1] // (sizes.rows * self.like.shape[-1])),
-            piece=max(1, piece_rows(self.like.shape[-1]) // sizes.rows),
-            key=f"{key}-sums-of-null-sets",
-            cache=NullCache.at(config.cache if all(map(lasting, config.lenses[:-1])) else False),
             title="null sets",
+            piece=max(1, piece_rows(self.like.shape[-1]) // sizes.rows),
         )
 
     def result(self, passed: Passed) -> GofResult:
