@@ -98,12 +98,8 @@ def run_without_draws(
     results = [look.result(level) for look in looks]
     still = [t for t, look in enumerate(looks) if plan.trains and look.ranked.pvalue > plan.spent]
     if still:
-        test = Split(
-            threshold="bootstrap-t",
-            draws=max(_DRAWS, plan.draws),
-            slowness=plan.slowness,
-            chains=plan.chains,
-        )
+        draws = max(_DRAWS, plan.draws)
+        test = Split(threshold="bootstrap-t", draws=draws, slowness=config.slowness, chains=config.chains)
         left = datasets.sets(torch.tensor(still, device=datasets.x.device))
         own = [derive(seeds[t], "split") for t in still]
         for t, split in zip(still, test.run(model, left, level=level, seeds=own), strict=True):
@@ -119,8 +115,6 @@ class Plan:
     spent: float  # level of the lenses, where a critic may follow
     draws: int  # ranked
     reference: int  # that fix what is large, and are not ranked
-    slowness: float
-    chains: int
 
     @classmethod
     def of(cls, config: Combined, n: int, level: float) -> "Plan":
@@ -133,15 +127,7 @@ class Plan:
         if trains:
             draws = max(draws, math.ceil(1 / spent - 1e-9) - 1)
         check_draws(draws, level)
-        reference = config.reference or _REFERENCE
-        return cls(
-            trains=trains,
-            spent=spent,
-            draws=draws,
-            reference=reference,
-            slowness=config.slowness,
-            chains=config.chains,
-        )
+        return cls(trains=trains, spent=spent, draws=draws, reference=config.reference or _REFERENCE)
 
 
 class Look:
@@ -150,19 +136,19 @@ class Look:
     def __init__(
         self, config: Combined, plan: Plan, points: ScoredPoints, seed: int, model: Model | None = None
     ) -> None:
-        self.plan, self.seed, self.n, self.model = plan, seed, len(points), model
+        self.config, self.plan, self.seed, self.n, self.model = config, plan, seed, len(points), model
         points = points.to(torch.float64)
-        self.blocks = Blocks.single(self.n)
-        if plan.slowness == 1:
+        if config.slowness == 1:
+            self.blocks = Blocks.single(self.n)
             points = points.shuffled(seed=derive(seed, "halves"))
         else:
-            self.blocks = Blocks.of(self.n, plan.chains, plan.slowness)
+            self.blocks = Blocks.of(self.n, config.chains, config.slowness)
         self.halves = Halves.of(points)
-        self.views, self.left_out = self._views(config.lenses)
+        self.views, self.left_out = self._views()
 
-    def _views(self, lenses: Sequence[Lens]) -> tuple[list["View"], list[str]]:
+    def _views(self) -> tuple[list[View], list[str]]:
         views, left_out = [], []
-        for k, lens in enumerate(lenses):
+        for k, lens in enumerate(self.config.lenses):
             if lens.whitened and self.halves.whole.whitening is None:
                 continue  # the same as without
             if isinstance(lens, Modes) and self.n < _MODES:
@@ -238,7 +224,7 @@ class Look:
                 "draws": self.plan.draws,
                 "reference": self.plan.reference,
                 "first": self.plan.spent / level,
-                "slowness": self.plan.slowness,
+                "slowness": self.config.slowness,
                 "blocks": len(self.blocks),
                 "quick_pvalue": self.ranked.pvalue,
             },
