@@ -22,7 +22,7 @@ from steincritic.gof.fitted import Fitted
 from steincritic.gof.forecast import Forecast, begin
 from steincritic.gof.fssd import Fssd
 from steincritic.gof.kernel import Ksd
-from steincritic.gof.large import Large, WentBy, collected, large_source, loaded, on_disk, some_rows
+from steincritic.gof.large import WentBy, collected, large_source, rows_at_once, stream_test
 from steincritic.gof.moment_box import Gaps
 from steincritic.gof.plan import PLENTIFUL
 from steincritic.gof.result import Caveat, GofResult
@@ -181,24 +181,13 @@ def in_one_pass(
     chosen, reason = choose_test(test, adapted, source.rows)
     if not isinstance(chosen, Combined) or not chosen.goes_by(unbounded(adapted), source.rows):
         return None
-    large = Large.of(adapted, source, bounds=bounds, names=names)
-    by = large.tested(chosen, level=level, seed=seed, device=device, before=before)
+    by = stream_test(adapted, source, chosen, level, seed, device, names=names, bounds=bounds, before=before)
     if by is None:
         return None
     head, notes = by.result.examined.passed.head, [] if reason is None else [f"Test {chosen.name}: {reason}."]
     told = (*notes, *by.result.notes, *bounds_notes(by.model, head.dim, by.columns))
     caveats = caveats_of(by.result, by.model, head, by.columns)
     return replace(by, result=replace(by.result, notes=told, caveats=caveats))
-
-
-def rows_at_once(
-    x: PointsLike | Source, test: object, seed: int, *, whole: bool
-) -> tuple[PointsLike, list[str]]:
-    """Data in memory: all of them, or a sample of a large file, and a sentence about that."""
-    source = large_source(x, test) if on_disk(x) and not whole else None
-    if source is None:
-        return loaded(x), []
-    return some_rows(source, seed=seed)
 
 
 def check_spreads(test: GofTest, engine: str | None) -> None:

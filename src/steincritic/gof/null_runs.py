@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from steincritic.data.points import ScoredPoints, sample_sets
-from steincritic.engine import EngineName, at_a_time, in_use, spread
+from steincritic.engine import EngineName, at_a_time, in_order, in_use, spread
 from steincritic.gof.cache import NullCache, fingerprint
 from steincritic.models.base import SamplingModel
 from steincritic.rng import derive
@@ -150,12 +150,9 @@ class NullRuns:
             made = spread(function, tasks, "threads", workers=self._threads)
         else:
             made = spread(function, tasks)
-        ready: dict[int, Tensor] = {}  # pieces may end in another order than they began
         with StepBar(self._title, count) as bar, closing(made):
-            for k, numbers in enumerate(pieces):
-                while k not in ready:
-                    ready.update([next(made)])
-                yield ready.pop(k)
+            for numbers, rows in zip(pieces, in_order(made), strict=True):
+                yield rows
                 bar.advance(len(numbers))
 
 

@@ -28,8 +28,6 @@ from torch import Tensor
 
 from steincritic.data.frame import Frame
 from steincritic.data.points import ScoredPoints, sample_points
-from steincritic.data.source import Source
-from steincritic.devices import DeviceLike
 from steincritic.gof.bench import Bench, CalibratedBench, Examined, among_themselves, piece_rows
 from steincritic.gof.combined import Combined, lasting, settings_of
 from steincritic.gof.hypothesis import Hypothesis
@@ -41,10 +39,10 @@ from steincritic.gof.one_pass import (
     Means,
     Passed,
     PreparedMeans,
+    Summing,
     Total,
     blocks_of,
     one_pass,
-    pass_over,
     sample_size,
 )
 from steincritic.gof.plan import Plan
@@ -52,7 +50,7 @@ from steincritic.gof.ranked import Ranked, loudness
 from steincritic.gof.result import GofResult
 from steincritic.gof.split import Split
 from steincritic.lenses.kernels import PreparedKernels
-from steincritic.models.base import Model, SamplingModel
+from steincritic.models.base import SamplingModel
 from steincritic.rng import derive
 
 _SETS = 399  # null sets, at least
@@ -121,17 +119,13 @@ class Streamed:
         plan = Plan.of(self.config, n, dim, self.level, self.like.device.type)
         return plan, Sizes.of(n, dim, plan.sets)
 
-    def look(self, blocks: Iterable[Block]) -> Passed:
-        seed = derive(self.seed, "sample")
-        return one_pass(self.bench, blocks, size=sample_size(self.like.shape[-1]), seed=seed)
+    @property
+    def summing(self) -> Summing:
+        """What it wants of the rows."""
+        return Summing(self.bench, sample_size(self.like.shape[-1]), derive(self.seed, "sample"))
 
-    def look_over(
-        self, model: Model, source: Source, *, device: DeviceLike, names: Sequence[str] | None
-    ) -> Passed:
-        """All rows of a source, whose columns are those of the model."""
-        seed = derive(self.seed, "sample")
-        size = sample_size(self.like.shape[-1])
-        return pass_over(self.bench, model, source, device=device, names=names, size=size, seed=seed)
+    def look(self, blocks: Iterable[Block]) -> Passed:
+        return one_pass(self.summing, blocks)
 
     def null_sums(self, sizes: Sizes) -> NullRuns:
         """(B, p) of the first B null sets."""
