@@ -35,9 +35,11 @@ from steincritic.gof.bench import (
     Bench,
     CalibratedBench,
     Examined,
+    Ranked,
     Setting,
     among_themselves,
     label_of,
+    loudness,
 )
 from steincritic.gof.conditional import GivenRows
 from steincritic.gof.fitted import Fitted, Refitted
@@ -45,7 +47,6 @@ from steincritic.gof.hypothesis import Hypothesis
 from steincritic.gof.null import as_null_tensor
 from steincritic.gof.null_runs import Measure, NullRuns, NullSets
 from steincritic.gof.plan import Plan
-from steincritic.gof.ranked import Ranked, loudness
 from steincritic.gof.result import GofResult
 from steincritic.gof.serial import check_slowness
 from steincritic.gof.split import Split

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 from torch import Tensor
 
 from steincritic.data.points import ScoredPoints, sample_points
-from steincritic.gof.bench import Column, Setting
-from steincritic.gof.ranked import loudness
+from steincritic.gof.bench import Column, Setting, loudness
 from steincritic.gof.result import DATA, Subject
 from steincritic.models.base import SamplingModel
 

@@ -27,16 +27,9 @@ from torch import Tensor
 
 from steincritic.data.points import ScoredPoints
 from steincritic.errors import InputError
-from steincritic.gof.bench import (
-    Bench,
-    CalibratedBench,
-    Column,
-    Examined,
-    label_of,
-)
+from steincritic.gof.bench import Bench, CalibratedBench, Column, Examined, Ranked, label_of
 from steincritic.gof.combined import Combined
 from steincritic.gof.null import as_null_tensor, check_draws, draws_for
-from steincritic.gof.ranked import Ranked
 from steincritic.gof.result import GofResult
 from steincritic.gof.serial import CLIP, Blocks
 from steincritic.gof.split import Split

@@ -28,7 +28,15 @@ from torch import Tensor
 
 from steincritic.data.frame import Frame
 from steincritic.data.points import ScoredPoints, sample_points
-from steincritic.gof.bench import Bench, CalibratedBench, Examined, among_themselves, piece_rows
+from steincritic.gof.bench import (
+    Bench,
+    CalibratedBench,
+    Examined,
+    Ranked,
+    among_themselves,
+    loudness,
+    piece_rows,
+)
 from steincritic.gof.combined import Combined, lasting, settings_of
 from steincritic.gof.hypothesis import Hypothesis
 from steincritic.gof.multiplier import with_clip
@@ -46,7 +54,6 @@ from steincritic.gof.one_pass import (
     sample_size,
 )
 from steincritic.gof.plan import Plan
-from steincritic.gof.ranked import Ranked, loudness
 from steincritic.gof.result import GofResult
 from steincritic.gof.split import Split
 from steincritic.lenses.kernels import PreparedKernels
