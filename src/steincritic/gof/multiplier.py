@@ -32,7 +32,7 @@ from steincritic.gof.combined import Combined
 from steincritic.gof.null import as_null_tensor, check_draws, draws_for
 from steincritic.gof.result import GofResult
 from steincritic.gof.serial import CLIP, Blocks
-from steincritic.gof.split import Split
+from steincritic.gof.split import Split, after_lenses
 from steincritic.gof.views import Halves, View
 from steincritic.lenses.dependence import Dependence
 from steincritic.lenses.lens import Lens, Scale, Tail
@@ -89,14 +89,14 @@ def run_without_draws(
         config = replace(config, lenses=(*config.lenses, Noise()))
     looks = [Look(config, plan, *one, model) for one in zip(datasets.each(), seeds, strict=True)]
     results = [look.result(level) for look in looks]
-    still = [t for t, look in enumerate(looks) if plan.trains and look.ranked.pvalue > plan.spent]
+    still = [t for t, look in enumerate(looks) if plan.trains and not look.decides]
     if still:
         draws = max(_DRAWS, plan.draws)
         test = Split(threshold="bootstrap-t", draws=draws, slowness=config.slowness, chains=config.chains)
         left = datasets.sets(torch.tensor(still, device=datasets.x.device))
         own = [derive(seeds[t], "split") for t in still]
         for t, split in zip(still, test.run(model, left, level=level, seeds=own), strict=True):
-            results[t] = _after_split(results[t], split, plan)
+            results[t] = after_lenses(split, results[t])
     return results
 
 
@@ -194,12 +194,22 @@ class Look:
         columns = examined.bench.columns
         return Ranked(row, examined.null, columns, _weights(columns))
 
+    @property
+    def decides(self) -> bool:
+        """Where a critic may follow: is none needed?"""
+        return self.ranked.pvalue <= self.plan.spent
+
     def result(self, level: float) -> GofResult:
         notes = []
         if self.left_out:
             notes.append(f"Lenses left out: {', '.join(self.left_out)}.")
-        if self.plan.trains:
+        if self.plan.trains and self.decides:
             notes.append("The lenses decided, so no critic was trained.")
+        elif self.plan.trains:
+            notes.append(
+                f"The lenses alone did not decide (p = {self.ranked.pvalue:.2g}; {self.plan.spent:g} of the "
+                "level was theirs), so one critic was trained on half of the data."
+            )
         return GofResult(
             statistic=float(self.ranked.value),
             null_distribution=as_null_tensor(self.ranked.null_values),
@@ -210,6 +220,7 @@ class Look:
             n=self.n,
             seed=self.seed,
             notes=tuple(notes),
+            spent=self.plan.spent if self.plan.trains and not self.decides else 0.0,
             readings=self.ranked.readings(),
             examined=self._seen[1],
             settings={
@@ -222,24 +233,6 @@ class Look:
                 "quick_pvalue": self.ranked.pvalue,
             },
         )
-
-
-def _after_split(quick: GofResult, split: GofResult, plan: Plan) -> GofResult:
-    """The result of the split test, with what the lenses saw."""
-    undecided = (
-        f"The lenses alone did not decide (p = {quick.pvalue:.2g}; {plan.spent:g} of the level was theirs), "
-        "so one critic was trained on half of the data."
-    )
-    return replace(
-        split,
-        test=quick.test,
-        seed=quick.seed,
-        spent=plan.spent,
-        notes=(*quick.notes[:-1], undecided, *split.notes),
-        readings=quick.readings,
-        examined=quick.examined,
-        settings=quick.settings,
-    )
 
 
 def with_clip(lens: Lens) -> Lens:

@@ -55,7 +55,7 @@ from steincritic.gof.one_pass import (
 )
 from steincritic.gof.plan import Plan
 from steincritic.gof.result import GofResult
-from steincritic.gof.split import Split
+from steincritic.gof.split import Split, after_lenses
 from steincritic.lenses.kernels import PreparedKernels
 from steincritic.models.base import SamplingModel
 from steincritic.rng import derive
@@ -212,26 +212,24 @@ class Judged:
         return result
 
     def result(self) -> GofResult:
-        common: dict[str, Any] = {
-            "test": self.test.config.name,
-            "seed": self.test.seed,
-            "readings": self.ranked.readings(),
-            "examined": self.examined,
-            "exact": False,
-            "n": self.passed.n,
-            "settings": self._settings,
-        }
-        if self.split is not None:
-            notes = (*self._notes, *self.split.notes)
-            return replace(self.split, notes=notes, spent=self.plan.spent, **common)
-        return GofResult(
+        found = GofResult(
             statistic=float(self.ranked.value),
             null_distribution=as_null_tensor(self.ranked.null_values),
             level=self.test.level,
+            test=self.test.config.name,
             threshold="scaled",
+            exact=False,
+            n=self.passed.n,
+            seed=self.test.seed,
             notes=self._notes,
-            **common,
+            settings=self._settings,
+            spent=0.0 if self.split is None else self.plan.spent,
+            readings=self.ranked.readings(),
+            examined=self.examined,
         )
+        if self.split is None:
+            return found
+        return replace(after_lenses(self.split, found), exact=False, n=found.n)
 
     @property
     def _settings(self) -> dict[str, Any]:
