@@ -16,10 +16,10 @@ from steincritic.data.frame import model_frame
 from steincritic.data.points import ScoredPoints, fold_sets, scored
 from steincritic.errors import DivergedError, InputError, ModelError
 from steincritic.files import write_tensors
-from steincritic.gof import cache, crossfit
-from steincritic.gof.cache import NullCache
+from steincritic.gof import crossfit, null_runs
 from steincritic.gof.choose import gof_test
 from steincritic.gof.crossfit import CrossFit, members, panel, statistic
+from steincritic.gof.null_runs import NullCache
 from steincritic.gof.power import Rate
 from steincritic.lenses.critics import chunks
 from steincritic.models import GaussianMixture
@@ -355,7 +355,7 @@ def test_the_usual_folder_follows_the_environment_and_no_cache_leaves_no_file(tm
     assert [path.parent for path in files(tmp_path)] == [tmp_path / "steincritic" / "null"]
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert cache.usual_folder() == tmp_path / ".cache" / "steincritic" / "null"
+    assert null_runs.usual_folder() == tmp_path / ".cache" / "steincritic" / "null"
 
 
 def damage(path):
@@ -406,7 +406,7 @@ def test_a_cache_that_cannot_be_read_counts_as_none(tmp_path, monkeypatch):
     def refuse(path, *, kind):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(cache, "read_tensors", refuse)
+    monkeypatch.setattr(null_runs, "read_tensors", refuse)
     assert NullCache(tmp_path).get("any") is None
 
 
