@@ -27,7 +27,6 @@ from steincritic.gof.plan import PLENTIFUL
 from steincritic.gof.result import Caveat
 from steincritic.gof.test import GofTest
 from steincritic.lenses.conditional import ResidualKernels, ResidualMoments
-from steincritic.lenses.critics import Critics
 from steincritic.lenses.lens import Lens
 from steincritic.lenses.predicted import PredictedMoments
 from steincritic.models.conditional import AtRows
@@ -69,9 +68,9 @@ class GivenRows(Hypothesis):
             most, fewest, numbers = _REFERENCE
             reference = config.reference or max(fewest, min(most, numbers // (n * model.dim)))
             config = replace(config, lenses=lenses, reference=reference)
-        critics = config.critics
-        if critics is not None:
-            critics = None if n >= PLENTIFUL else given(critics, p)
+        critics = None if n >= PLENTIFUL else config.critics
+        if critics is not None:  # they see x and move y alone
+            critics = replace(critics, network=replace(critics.network, fixed=p))
         config = replace(config, critics=critics)
         return cls(config, model.at(order), datasets[order.to(datasets.x.device)])
 
@@ -137,11 +136,6 @@ def _caveats(points: ScoredPoints, p: int, names: Sequence[str]) -> Iterator[Cav
             f"{chance:.1g}): it looks fitted to them. The p-value is for rows that the model has not seen: "
             "test it on others, held out.",
         )
-
-
-def given(critics: Critics, covariates: int) -> Critics:
-    """Critics that see x and move y alone."""
-    return replace(critics, network=replace(critics.network, fixed=covariates))
 
 
 def draws_at_rows(model: AtRows, *, seed: int, like: torch.Tensor) -> ScoredPoints:

@@ -1,12 +1,10 @@
 """Every point tested: cross-fitted critics, with the null by rerunning the whole pipeline on model draws.
 
-The statistic is made of a small panel of numbers, a pure function of a dataset and a seed. K critics, each
-trained on all folds but one, are looked at now and then during training: on the fold they have not seen, the
-mean over the standard deviation of each coordinate's share of the witness, averaged over folds and looks.
+The statistic is made of a small panel of numbers, a pure function of a dataset and a seed. Two of three
+members are what critics see of points that they were not trained on: see `lenses.critics`.
 
-- *sparse*: the largest share, early in training; finds models that are wrong in few coordinates.
-- *dense*: the length of the vector of positive shares, late in training; finds models that are wrong
-  everywhere, or in a direction of no coordinate, once features are learned.
+- *sparse*: the largest share of a coordinate, early in training.
+- *dense*: the length of the vector of positive shares, late in training.
 - *kernel*: a kernel Stein discrepancy; finds smooth differences that are spread thin.
 
 The panel of the observed data stands beside those of B datasets of n model draws; everything is standardized
@@ -53,21 +51,14 @@ class CrossFit:
     """The cross-fit test; exact for any sample size and any model that can be sampled.
 
     Args:
-        folds: K; each critic trains on (K - 1)/K of the data.
+        folds, look, memory_gib: as for `Critics`.
         draws: B, null datasets; by default 59 on a CPU and 199 on a GPU, more for a small level.
-        look: epochs between two looks at the critics.
         early, late: looks up to this share of the epochs make the sparse member, looks from that share
             on the dense one.
         stop_early: give up once so many null statistics reached the observed one (Besag and Clifford
             1991); the p-value stays valid. The standardization then comes from a quarter of the draws,
             which are not ranked.
-        memory_gib: bound on the memory of the critics that are trained at a time.
-        cache: keep null runs on disk and use them again; a folder, or True for the usual one.
-        null_seed: of the null runs, which tests of many datasets share; apart from a test's own seed.
-        null_pool: for many datasets: null runs that each test chooses its draws from, by its own seed.
-        engine: where null runs are made: "serial" (this thread), "threads", "local" (processes) or "dask";
-            by default threads on a CPU, this thread on a GPU.
-        address: of a Dask scheduler; without it a cluster is started on this machine.
+        cache, null_seed, null_pool, engine, address: as for `Combined`.
     """
 
     name: ClassVar[str] = "crossfit"
