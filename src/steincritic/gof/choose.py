@@ -21,10 +21,10 @@ from steincritic.gof.crossfit import CrossFit
 from steincritic.gof.fitted import Fitted
 from steincritic.gof.forecast import Forecast, begin
 from steincritic.gof.fssd import Fssd
+from steincritic.gof.hypothesis import PLENTIFUL
 from steincritic.gof.kernel import Ksd
 from steincritic.gof.large import WentBy, collected, large_source, rows_at_once, stream_test
 from steincritic.gof.moment_box import Gaps
-from steincritic.gof.plan import PLENTIFUL
 from steincritic.gof.result import Caveat, GofResult
 from steincritic.gof.serial import stein_series
 from steincritic.gof.split import Split

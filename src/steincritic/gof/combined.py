@@ -43,10 +43,9 @@ from steincritic.gof.bench import (
 )
 from steincritic.gof.conditional import GivenRows
 from steincritic.gof.fitted import Fitted, Refitted
-from steincritic.gof.hypothesis import Hypothesis
+from steincritic.gof.hypothesis import Hypothesis, Plan
 from steincritic.gof.null import as_null_tensor
 from steincritic.gof.null_runs import Measure, NullRuns, NullSets
-from steincritic.gof.plan import Plan
 from steincritic.gof.result import GofResult
 from steincritic.gof.serial import check_slowness
 from steincritic.gof.split import Split, after_lenses

@@ -22,8 +22,7 @@ from steincritic.gof.assumptions import (
     nearness,
 )
 from steincritic.gof.bench import Setting
-from steincritic.gof.hypothesis import Hypothesis
-from steincritic.gof.plan import PLENTIFUL
+from steincritic.gof.hypothesis import PLENTIFUL, Hypothesis, within
 from steincritic.gof.result import Caveat
 from steincritic.gof.test import GofTest
 from steincritic.lenses.conditional import ResidualKernels, ResidualMoments
@@ -37,8 +36,8 @@ if TYPE_CHECKING:
 
 _LOOKED_AT = 5_000  # rows, the first ones
 _PER_NUMBER = 8  # rows per Stein moment
-_PER_ROW = (20, 100, 2**22)  # draws of y at each x, for its location and spread: fewest, most, coordinates
-_REFERENCE = (1200, 100, 2**27)  # reference sets: most, fewest, their coordinates
+_PER_ROW = (100, 20, 2**22)  # draws of y at each x, for its location and spread: most, fewest, coordinates
+_REFERENCE = (1200, 100, 2**27)  # the same of reference sets
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,8 +64,7 @@ class GivenRows(Hypothesis):
                 PredictedMoments(covariates=p),
             )
             # many numbers with heavy tails: what is large needs more sets than usual
-            most, fewest, numbers = _REFERENCE
-            reference = config.reference or max(fewest, min(most, numbers // (n * model.dim)))
+            reference = config.reference or within(_REFERENCE, n * model.dim)
             config = replace(config, lenses=lenses, reference=reference)
         critics = None if n >= PLENTIFUL else config.critics
         if critics is not None:  # they see x and move y alone
@@ -140,6 +138,5 @@ def _caveats(points: ScoredPoints, p: int, names: Sequence[str]) -> Iterator[Cav
 
 def draws_at_rows(model: AtRows, *, seed: int, like: torch.Tensor) -> ScoredPoints:
     """Draws of y at every row, as often as its location and spread there need."""
-    fewest, most, numbers = _PER_ROW
-    times = max(fewest, min(most, numbers // (len(model) * model.dim)))
+    times = within(_PER_ROW, len(model) * model.dim)
     return sample_points(model, times * len(model), seed=seed, like=like)

@@ -33,8 +33,7 @@ from steincritic.data.frame import Frame
 from steincritic.data.points import ScoredPoints, checked_draws, checked_score
 from steincritic.errors import InputError, ModelError, first_line
 from steincritic.gof.bench import Column, Setting
-from steincritic.gof.hypothesis import Hypothesis
-from steincritic.gof.plan import PLENTIFUL
+from steincritic.gof.hypothesis import PLENTIFUL, Hypothesis
 from steincritic.gof.result import Subject
 from steincritic.lenses.cells import Cells
 from steincritic.lenses.lens import Lens, PreparedLens, is_mean

@@ -38,7 +38,7 @@ from steincritic.gof.bench import (
     piece_rows,
 )
 from steincritic.gof.combined import Combined, lasting, settings_of
-from steincritic.gof.hypothesis import Hypothesis
+from steincritic.gof.hypothesis import Hypothesis, Plan
 from steincritic.gof.multiplier import with_clip
 from steincritic.gof.null import as_null_tensor
 from steincritic.gof.null_runs import NullRuns, NullSets
@@ -53,7 +53,6 @@ from steincritic.gof.one_pass import (
     one_pass,
     sample_size,
 )
-from steincritic.gof.plan import Plan
 from steincritic.gof.result import GofResult
 from steincritic.gof.split import Split, after_lenses
 from steincritic.lenses.kernels import PreparedKernels
