@@ -79,10 +79,14 @@ class Setting:
     def enter(self, points: ScoredPoints, lens: Lens) -> ScoredPoints:
         if getattr(lens, "own_units", False):
             return points
-        standard = self.frame.enter(points)
+        standard = self.standard(points)
         if lens.whitened and self.whitening is not None:
             standard = self.whitening.enter(standard)
         return standard.to(torch.float32)
+
+    def standard(self, points: ScoredPoints) -> ScoredPoints:
+        """Of one scale."""
+        return self.frame.enter(points)
 
     def settled(self, entries: Tensor, prepared: PreparedLens) -> Tensor:
         """Entries of a lens, as they count."""
