@@ -170,21 +170,18 @@ class Look:
     def _seen(self) -> tuple[Tensor, Examined]:
         """(m,) evidence of the data, and what sentences are made of."""
         reference = self.plan.reference
-        rows, scales, entries, tails, plain = [], [], [], [], []
-        for view in self.views:
-            measured = view.under(self.signs, reference, self.blocks)
-            tail = {name: Tail.of(values[1 : 1 + reference]) for name, values in measured.numbers.items()}
-            rows += [tail[name].evidence(values) for name, values in measured.numbers.items()]
-            scales.append(measured.scale)
-            entries.append(measured.entries)
-            plain.append(measured.plain)
-            tails.append(tail)
+        measured = [view.under(self.signs, reference, self.blocks) for view in self.views]
+        tails, rows = [], []
+        for numbers in (each.numbers for each in measured):
+            tails.append({name: Tail.of(values[1 : 1 + reference]) for name, values in numbers.items()})
+            rows += [tails[-1][name].evidence(values) for name, values in numbers.items()]
         lenses, prepared = zip(*((view.lens, view.prepared) for view in self.views), strict=True)
-        scale = Scale(*(torch.cat([getattr(s, part) for s in scales]) for part in ("mean", "sd", "skew")))
+        parts = ([getattr(each.scale, part) for each in measured] for part in ("mean", "sd", "skew"))
+        scale = Scale(*map(torch.cat, parts))
         bench = CalibratedBench(Bench(self.halves.whole, lenses, prepared), scale, tuple(tails))
         evidence = torch.stack(rows, -1).cpu()
-        null, seen = evidence[1 + reference :], torch.cat(entries).cpu()
-        values, errors = torch.cat(plain, -1).cpu()
+        null, seen = evidence[1 + reference :], torch.cat([each.entries for each in measured]).cpu()
+        values, errors = torch.cat([each.plain for each in measured], -1).cpu()
         told = torch.stack([values, scale.mean.cpu(), errors])
         return evidence[0], Examined(bench, seen, null, None, told)
 
