@@ -74,7 +74,7 @@ class Fssd:
 
     def _one(self, model: Model | None, points: ScoredPoints, seed: int, *, level: float) -> GofResult:
         check_pairs(points)
-        tested, choose = _CHOICES[self.choice](points, self, seed)
+        tested, choose = (_random if self.choice == "random" else _optimized)(points, self, seed)
         locations, squared_scale = choose(tested)
         features = stein_features(tested, self.kernel, squared_scale, locations)
         if self.threshold == "fresh":
@@ -181,9 +181,3 @@ def optimize_places(points: ScoredPoints, config: Fssd, start: Places) -> Places
 
 def _normals(n: int, config: Fssd, seed: int) -> Tensor:
     return torch.randn(config.locations, n, generator=generator(seed, "locations"), dtype=torch.float64)
-
-
-_CHOICES: dict[str, Callable[[ScoredPoints, Fssd, int], tuple[ScoredPoints, Choice]]] = {
-    "random": _random,
-    "optimized": _optimized,
-}
