@@ -94,7 +94,6 @@ def pooled_bootstrap(
     error adds to the test's: at a pool of r n draws and level 5 % the true level is
     1 - Phi(1.645 / sqrt(1 + 1/r)), that is 7.7 % at r = 3. Approximate either way.
     """
-    check_count(draws, name="draws")
     if len(pool) < n:
         raise InputError(f"the pool must hold at least n = {n} model draws, got {len(pool)}")
     values = pool - pool.mean() if centered else pool
@@ -115,7 +114,6 @@ def permutation(values: PerPoint, pool: PerPoint, *, draws: int, source: Source)
 
     With the values centered on their common mean, the gap is $(1/n + 1/m) \sum w$ over the tested ones.
     """
-    check_count(draws, name="draws")
     n, m = len(values), len(pool)
     joined = torch.cat([values, pool]).to(torch.float64)
     centered = joined - joined.mean()
@@ -143,7 +141,6 @@ def bootstrap_t(values: PerPoint, *, draws: int, source: Source) -> NullDraws:
     second order, where the normal quantile is to first. Needs E_q w = 0, hence a right score, and no
     model draws. A resample without any spread counts as far out on its side.
     """
-    check_count(draws, name="draws")
     values = values.to(torch.float64)
     n, mean, least = len(values), values.mean(), _TIE * values.abs().max()
 
@@ -162,7 +159,6 @@ def in_parts(make: Callable[[int], Tensor], draws: int, *, width: int) -> Tensor
 
 def normal_quantiles(draws: int) -> NullDraws:
     """The mid-quantiles of the standard normal, as a null distribution without randomness."""
-    check_count(draws, name="draws")
     normal = NormalDist()
     return torch.tensor([normal.inv_cdf((k + 0.5) / draws) for k in range(draws)], dtype=torch.float64)
 
