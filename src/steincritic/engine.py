@@ -55,6 +55,17 @@ def spread(
     return _dask(function, items, place)
 
 
+def in_order(made: Iterable[tuple[int, Made]]) -> Iterator[Made]:
+    """What `spread` gives, by number: each as soon as those before it are ready."""
+    ready: dict[int, Made] = {}
+    wanted = 0
+    for k, one in made:
+        ready[k] = one
+        while wanted in ready:
+            yield ready.pop(wanted)
+            wanted += 1
+
+
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Torch computes on the calling thread alone: for many operations too small to be shared.

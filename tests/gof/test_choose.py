@@ -7,8 +7,8 @@ import pytest
 from steincritic.data import scored
 from steincritic.errors import DoubtfulWarning, InputError
 from steincritic.gof.choose import choose_test, gof_test
+from steincritic.gof.hypothesis import PLENTIFUL
 from steincritic.gof.kernel import Ksd
-from steincritic.gof.plan import PLENTIFUL
 from steincritic.gof.split import Split
 from steincritic.models import GaussianMixture, as_model
 from steincritic.training import Training

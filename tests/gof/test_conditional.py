@@ -6,10 +6,9 @@ import torch
 
 from steincritic.data.points import ScoredPoints
 from steincritic.errors import DoubtfulWarning, InputError
-from steincritic.gof.cache import fingerprint
 from steincritic.gof.choose import gof_test
 from steincritic.gof.combined import Combined
-from steincritic.gof.null_runs import NullSets
+from steincritic.gof.null_runs import NullSets, fingerprint
 from steincritic.gof.power import calibrate, trials_of
 from steincritic.lenses.critics import Critics
 from steincritic.lenses.moments import Moments

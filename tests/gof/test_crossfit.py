@@ -16,10 +16,10 @@ from steincritic.data.frame import model_frame
 from steincritic.data.points import ScoredPoints, fold_sets, scored
 from steincritic.errors import DivergedError, InputError, ModelError
 from steincritic.files import write_tensors
-from steincritic.gof import cache, crossfit
-from steincritic.gof.cache import NullCache
+from steincritic.gof import crossfit, null_runs
 from steincritic.gof.choose import gof_test
-from steincritic.gof.crossfit import CrossFit, Panel, panel
+from steincritic.gof.crossfit import CrossFit, members, panel, statistic
+from steincritic.gof.null_runs import NullCache
 from steincritic.gof.power import Rate
 from steincritic.lenses.critics import chunks
 from steincritic.models import GaussianMixture
@@ -49,17 +49,13 @@ def null_sets(runs, n, dim, *, seed):
 
 
 def random_panel(runs, *, seed, coordinates=3):
-    return Panel(
-        normal(runs, coordinates, seed=seed),
-        normal(runs, coordinates, seed=seed + 1),
-        normal(runs, seed=seed + 2),
-    )
+    widths = (coordinates, coordinates, 1)
+    return torch.cat([normal(runs, width, seed=seed + k) for k, width in enumerate(widths)], -1)
 
 
 def assert_same_panels(got, wanted):
     # float64 rounding of batched products, carried through a few steps of Adam
-    for name in ("early", "late", "kernel"):
-        torch.testing.assert_close(getattr(got, name), getattr(wanted, name), rtol=1e-8, atol=1e-10)
+    torch.testing.assert_close(got, wanted, rtol=1e-8, atol=1e-10)
 
 
 # The panel: what is computed of a dataset.
@@ -83,20 +79,20 @@ def test_memory_decides_how_many_critics_train_at_a_time_and_nothing_else():
 
 def test_another_seed_gives_other_critics_and_the_same_kernel_discrepancy():
     sets = null_sets(1, 12, 2, seed=2)
-    one, other = panel(sets, [0], TINY), panel(sets, [1], TINY)
-    assert not torch.equal(one.early, other.early) and not torch.equal(one.late, other.late)
-    assert torch.equal(one.kernel, other.kernel)
+    one, other = members(panel(sets, [0], TINY)), members(panel(sets, [1], TINY))
+    assert [torch.equal(*pair) for pair in zip(one, other, strict=True)] == [False, False, True]
 
 
 def test_many_coordinates_are_looked_at_in_blocks():
     config = replace(TINY, training=replace(TINY.training, epochs=3))
-    assert panel(null_sets(1, 8, 130, seed=3), [0], config).late.shape == (1, 44)  # three coordinates each
+    _, late, _ = members(panel(null_sets(1, 8, 130, seed=3), [0], config))
+    assert late.shape == (1, 44)  # three coordinates each
 
 
 def test_looks_may_count_for_both_parts_of_training():
     both = replace(TINY, early=1.0, late=0.0)
-    values = panel(null_sets(2, 12, 2, seed=4), [0, 1], both)
-    assert torch.equal(values.early, values.late)
+    early, late, _ = members(panel(null_sets(2, 12, 2, seed=4), [0, 1], both))
+    assert torch.equal(early, late)
 
 
 @given(folds=st.integers(2, 7), more=st.integers(0, 40))
@@ -123,32 +119,32 @@ def test_every_row_is_tested_and_none_by_a_critic_that_was_trained_on_it(folds, 
 def test_permuted_runs_have_permuted_statistics(seed, runs):
     values = random_panel(runs, seed=seed)
     order = torch.randperm(runs, generator=generator(seed))
-    permuted = Panel(values.early[order], values.late[order], values.kernel[order])
     # float64 rounding of sums in another order
-    torch.testing.assert_close(permuted.statistic(), values.statistic()[order], rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(statistic(values[order]), statistic(values)[order], rtol=1e-9, atol=1e-9)
 
 
 @given(seed=st.integers(0, 10**6), factor=st.floats(1e-3, 1e3), shift=st.floats(-1e3, 1e3))
-@pytest.mark.parametrize("name", ["early", "late", "kernel"])
-def test_units_and_origin_of_a_member_do_not_matter(name, seed, factor, shift):
+@pytest.mark.parametrize("member", [0, 1, 2], ids=["early", "late", "kernel"])
+def test_units_and_origin_of_a_member_do_not_matter(member, seed, factor, shift):
     values = random_panel(20, seed=seed)
-    moved = replace(values, **{name: factor * getattr(values, name) + shift})
+    moved = values.clone()
+    members(moved)[member].mul_(factor).add_(shift)
     # a shift a million times the spread costs six of the sixteen digits
-    torch.testing.assert_close(moved.statistic(), values.statistic(), rtol=1e-7, atol=1e-7)
-    assert torch.equal(moved.statistic().argsort(), values.statistic().argsort())
+    torch.testing.assert_close(statistic(moved), statistic(values), rtol=1e-7, atol=1e-7)
+    assert torch.equal(statistic(moved).argsort(), statistic(values).argsort())
 
 
 def test_standardizing_over_other_runs_treats_each_run_on_its_own():
     values, scale = random_panel(6, seed=10), random_panel(25, seed=20)
-    together = values.statistic(scale)
-    alone = torch.cat([values[k : k + 1].statistic(scale) for k in range(6)])
+    together = statistic(values, scale)
+    alone = torch.cat([statistic(values[k : k + 1], scale) for k in range(6)])
     torch.testing.assert_close(together, alone, rtol=1e-12, atol=1e-12)  # rounding
 
 
 def test_a_member_without_any_spread_has_no_say():
     values = random_panel(20, seed=30)
-    flat = replace(values, kernel=torch.ones(20, dtype=torch.float64))
-    assert flat.statistic().isfinite().all()
+    members(values)[2].fill_(1.0)
+    assert statistic(values).isfinite().all()
 
 
 # The level.
@@ -159,7 +155,7 @@ def test_ranks_under_the_model_are_uniform():
     tests, group = 400, 20
     runs = tests * group
     ranked = panel(null_sets(runs, 20, 1, seed=5), list(range(runs)), TINY)
-    values = torch.stack([ranked[k : k + group].statistic() for k in range(0, runs, group)])
+    values = torch.stack([statistic(ranked[k : k + group]) for k in range(0, runs, group)])
     ranks = (values >= values[:, :1]).sum(1)  # 1 to 20; the p-value is rank / 20
     rejections = int((ranks == 1).sum())
     assert 3 <= rejections <= 44  # binomial(400, 5 %), outside once in a million
@@ -239,10 +235,7 @@ class Simulated:
     def rows(self, start, count):
         assert start == self.next, "runs are used once, in order"
         self.next += count
-        return Panel(*(self._draw(*shape) for shape in ((count, 2), (count, 2), (count,)))).rows()
-
-    def _draw(self, *shape):
-        return torch.randn(shape, generator=self._source, dtype=torch.float64)
+        return torch.randn(count, 5, generator=self._source, dtype=torch.float64)
 
 
 @pytest.mark.parametrize("stop_early", [3, 10])
@@ -252,10 +245,10 @@ def test_stopping_early_keeps_the_level_and_spares_null_runs(stop_early):
     rejections, used = 0, 0
     for seed in range(tests):
         null = Simulated(seed)
-        observed = Panel.of_rows(null.rows(0, 1))
+        observed = null.rows(0, 1)
         null.next = 0
-        statistic, others = config._ranked(observed, null, draws, 0)
-        rejections += (int((others >= statistic).sum()) + 1) / (len(others) + 1) <= 0.05
+        own, others = config._ranked(observed, null, draws, 0)
+        rejections += (int((others >= own).sum()) + 1) / (len(others) + 1) <= 0.05
         used += len(others)
     assert 3 <= rejections <= 44  # binomial(400, 5 %), outside once in a million
     assert used / tests < draws / 2
@@ -263,9 +256,9 @@ def test_stopping_early_keeps_the_level_and_spares_null_runs(stop_early):
 
 def test_a_statistic_that_no_run_reaches_uses_all_draws():
     null = Simulated(0)
-    far = Panel(*(torch.full(shape, 9.0, dtype=torch.float64) for shape in ((1, 2), (1, 2), (1,))))
-    statistic, others = replace(TINY, stop_early=5)._ranked(far, null, 199, 0)
-    assert len(others) == 199 and float(others.max()) < statistic
+    far = torch.full((1, 5), 9.0, dtype=torch.float64)
+    own, others = replace(TINY, stop_early=5)._ranked(far, null, 199, 0)
+    assert len(others) == 199 and float(others.max()) < own
     assert null.next == 199 + 49  # a quarter of the draws standardize and are not ranked
 
 
@@ -275,7 +268,7 @@ def test_null_runs_are_what_an_observed_dataset_would_be():
     config = replace(TINY, cache=False)
     points = scored(model, model.sample(11, seed=3))
     frame = model_frame(model, points, seed=0)
-    made = Panel.of_rows(config._null(model, frame, points).rows(0, 43))
+    made = config._null(model, frame, points).rows(0, 43)
     for block in range(3):  # twenty datasets a block
         drawn = model.sample(20 * 11, seed=derive(0, "null block", block))
         for k in range(block * 20, min(block * 20 + 20, 43)):
@@ -362,7 +355,7 @@ def test_the_usual_folder_follows_the_environment_and_no_cache_leaves_no_file(tm
     assert [path.parent for path in files(tmp_path)] == [tmp_path / "steincritic" / "null"]
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert cache.usual_folder() == tmp_path / ".cache" / "steincritic" / "null"
+    assert null_runs.usual_folder() == tmp_path / ".cache" / "steincritic" / "null"
 
 
 def damage(path):
@@ -413,7 +406,7 @@ def test_a_cache_that_cannot_be_read_counts_as_none(tmp_path, monkeypatch):
     def refuse(path, *, kind):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(cache, "read_tensors", refuse)
+    monkeypatch.setattr(null_runs, "read_tensors", refuse)
     assert NullCache(tmp_path).get("any") is None
 
 

@@ -7,8 +7,8 @@ import torch
 
 import steincritic as sc
 from steincritic.gof.choose import TESTS, choose_test
+from steincritic.gof.hypothesis import Plan
 from steincritic.gof.null import draws_for, reaching, smallest_draws
-from steincritic.gof.plan import Plan
 from steincritic.gof.test import GofTest
 
 Q = sc.models.GaussianMixture([[0.0, 0.0]])

@@ -14,8 +14,14 @@ from steincritic.critics import MLP
 from steincritic.errors import DoubtfulWarning, FileFormatError, InputError, ModelError
 from steincritic.files import read_tensors, write_tensors
 from steincritic.gof import betting
-from steincritic.gof.betting import Sequential
-from steincritic.gof.evalues import mean_bound, pooled_wealth, soft_rank, truncated, wealth_path
+from steincritic.gof.betting import (
+    Sequential,
+    mean_bound,
+    pooled_wealth,
+    soft_rank,
+    truncated,
+    wealth_path,
+)
 from steincritic.gof.sequential import watch
 from steincritic.gof.watch_state import load_watch
 from steincritic.models import GaussianMixture

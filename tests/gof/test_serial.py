@@ -7,11 +7,12 @@ import torch
 
 from steincritic.data.points import ScoredPoints
 from steincritic.gof.combined import Combined
-from steincritic.gof.serial import Blocks, slowness, slowness_if_any, stein_series, summed
+from steincritic.gof.serial import Blocks, slowness_if_any, stein_series, summed
 from steincritic.gof.split import Split
 from steincritic.gof.test import GofTest
 from steincritic.lenses import Moments
 from steincritic.models.density import PairModel
+from steincritic.models.mixing import autocorrelation_time
 from steincritic.rng import generator
 from steincritic.training.fit import Training
 
@@ -60,12 +61,12 @@ def test_sums_and_signs_of_blocks_are_those_of_their_rows():
 
 @pytest.mark.parametrize(("keep", "worth"), [(0.5, 3.0), (0.8, 9.0)])
 def test_slowness_is_that_of_an_autoregression(keep, worth):
-    found = slowness(stein_series(scored(chains(4, 5000, keep)), 4))
+    found = autocorrelation_time(stein_series(scored(chains(4, 5000, keep)), 4))
     assert 0.8 * worth < found < 1.4 * worth  # the largest of eight; each is known to some 5 %
 
 
 def test_chains_that_alternate_are_as_slow_as_their_squares():
-    found = slowness(stein_series(scored(chains(4, 5000, -0.7)), 4))
+    found = autocorrelation_time(stein_series(scored(chains(4, 5000, -0.7)), 4))
     assert 0.8 * 2.9 < found < 1.4 * 2.9  # squares have correlation 0.49^lag: (1 + 0.49) / (1 - 0.49)
 
 

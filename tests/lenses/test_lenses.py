@@ -9,7 +9,15 @@ import steincritic as sc
 from steincritic.data.frame import Frame
 from steincritic.data.points import ScoredPoints, sample_points
 from steincritic.lenses import Cells, Dependence, Field, Kernels, Modes, Moments
-from steincritic.lenses.lens import Scale, Tail, combined, directions, leave_one_out, normal_evidence
+from steincritic.lenses.lens import (
+    Scale,
+    Tail,
+    combined,
+    directions,
+    leave_one_out,
+    normal_evidence,
+    point_values,
+)
 from steincritic.rng import generator
 from steincritic.stein.divergence import exact
 from steincritic.stein.kernels import RBF
@@ -112,11 +120,10 @@ def test_entries_vanish_only_under_the_model(lens):
 
 
 @pytest.mark.parametrize("lens", LENSES[:3], ids=lambda lens: lens.name)
-def test_signs_of_one_change_nothing(lens):
+def test_entries_are_means_over_points(lens):
     points, ready = stack(1, 20), prepared(lens)
-    ones = torch.ones(1, 20, dtype=torch.float64)
     single = ScoredPoints(points.x[0], points.score[0])
-    torch.testing.assert_close(ready.signed(single, ones), ready.entries(points, ()))
+    torch.testing.assert_close(point_values(ready, single).mean(0), ready.entries(points, ())[0])
 
 
 def test_every_point_is_in_one_cell_of_each_partition_and_too_many_cells_are_left_out():

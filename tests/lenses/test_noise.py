@@ -10,7 +10,7 @@ from steincritic.errors import InputError
 from steincritic.gof.combined import Combined
 from steincritic.gof.power import trial_seeds
 from steincritic.lenses import Moments, Noise
-from steincritic.lenses.lens import SignedLens, point_values
+from steincritic.lenses.lens import by_signs, point_values
 from steincritic.lenses.noise import noise_of
 from steincritic.models import DiffusionModel, GaussianMixture
 
@@ -65,7 +65,7 @@ def test_entries_are_stein_values_of_gradients_of_shares():
 @pytest.mark.parametrize("drawn", [True, False])
 def test_the_mean_vanishes_under_the_model_alone(drawn):
     lens = prepared(drawn=drawn)
-    assert isinstance(lens, SignedLens) and lens.count == 3
+    assert by_signs(lens) and lens.count == 3
     own, other = (
         point_values(lens, ScoredPoints(x := q.sample(4000, seed=6), THREE.score(x))) for q in (THREE, WRONG)
     )
@@ -106,7 +106,7 @@ def test_levels_lie_between_the_gaps_of_the_modes():
 
 def test_an_estimate_from_draws_needs_null_sets():
     lens = prepared(Noise(by_draws=True))
-    assert lens.size and not isinstance(lens, SignedLens)
+    assert lens.size and not by_signs(lens)
     assert prepared(Noise(by_draws=True), drawn=False).size == 0
 
 

@@ -198,7 +198,7 @@ def witnesses(
 ) -> Iterator[Found]:
     """Each chunk with its witness values, ranked among so many draws of the model; in their order."""
     from steincritic.data.points import arranged
-    from steincritic.engine import spread
+    from steincritic.engine import in_order, spread
     from steincritic.models.bounded import unbounded
 
     judge = Judge(critic, model, _reference(critic, unbounded(model), draws))
@@ -209,12 +209,9 @@ def witnesses(
             waiting[k] = arranged(chunk, model)
             yield waiting[k]
 
-    ready: dict[int, Judged] = {}
     with closing(spread(judge, numbered())) as made:
-        for k, judged in made:
-            ready[k] = judged
-            while (first := min(waiting, default=-1)) in ready:
-                yield Found(waiting.pop(first), *ready.pop(first))
+        for k, judged in enumerate(in_order(made)):
+            yield Found(waiting.pop(k), *judged)
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,10 +26,10 @@ from steincritic.display import GRAY, RED, axes, panel
 from steincritic.engine import EngineName, using
 from steincritic.errors import DoubtfulWarning, InputError, check_choice, check_level
 from steincritic.gof.assumptions import OUTWARD
-from steincritic.gof.choose import TestName, gof_test, in_one_pass, rows_at_once, tolerant
+from steincritic.gof.choose import TestName, gof_test, in_one_pass, tolerant
 from steincritic.gof.combined import Combined
 from steincritic.gof.fitted import Fitted
-from steincritic.gof.large import WentBy, collected
+from steincritic.gof.large import WentBy, collected, rows_at_once
 from steincritic.gof.moment_box import Gaps
 from steincritic.gof.null import smallest_draws
 from steincritic.gof.result import DATA, GofResult

@@ -11,7 +11,7 @@ from steincritic.data.source import Source
 from steincritic.devices import DeviceLike
 from steincritic.engine import EngineName, using
 from steincritic.errors import DoubtfulWarning, InputError, check_level, did_you_mean, listed
-from steincritic.gof import multiplier, serial
+from steincritic.gof import multiplier
 from steincritic.gof.aggregated import KsdAgg
 from steincritic.gof.assumptions import find_caveats, slowness, unseen_weights
 from steincritic.gof.combined import FEWEST as _FEW
@@ -21,11 +21,12 @@ from steincritic.gof.crossfit import CrossFit
 from steincritic.gof.fitted import Fitted
 from steincritic.gof.forecast import Forecast, begin
 from steincritic.gof.fssd import Fssd
+from steincritic.gof.hypothesis import PLENTIFUL
 from steincritic.gof.kernel import Ksd
-from steincritic.gof.large import Large, WentBy, collected, large_source, loaded, on_disk, some_rows
+from steincritic.gof.large import WentBy, collected, large_source, rows_at_once, stream_test
 from steincritic.gof.moment_box import Gaps
-from steincritic.gof.plan import PLENTIFUL
 from steincritic.gof.result import Caveat, GofResult
+from steincritic.gof.serial import stein_series
 from steincritic.gof.split import Split
 from steincritic.gof.test import GofTest
 from steincritic.gof.tolerance import ToleranceLike, as_tolerance
@@ -34,6 +35,7 @@ from steincritic.models.base import Model, ModelLike, SamplingModel, as_model
 from steincritic.models.bounded import coordinates_of, unbounded
 from steincritic.models.conditional import AtRows, is_conditional
 from steincritic.models.coordinates import Bounds, columns_of
+from steincritic.models.mixing import autocorrelation_time
 
 TestName: TypeAlias = Literal["combined", "crossfit", "split", "ksd", "ksdagg", "fssd"]
 TESTS: dict[str, GofTest] = {
@@ -101,31 +103,19 @@ def gof_test(
     conditional = target is not None or is_conditional(model)
     x = collected(x)
     with using(engine, address):
-        went_by = (
-            None
-            if conditional or dependent
-            else in_one_pass(model, x, test, level, seed, device, names=names, bounds=bounds, before=before)
-        )
-        if went_by is not None:
-            return _doubted(went_by.result)
+        if not conditional and not dependent:
+            by = in_one_pass(model, x, test, level, seed, device, names=names, bounds=bounds, before=before)
+            if by is not None:
+                return _doubted(by.result)
         x, sampled = rows_at_once(x, test, seed, whole=dependent or isinstance(model, Fitted))
         if conditional:
             model, x = at_rows(model, x, target, names)
             names = x.columns
         adapted, points = model_and_points(model, x, device=device, bounds=bounds, names=names)
         used = arranged(x, adapted)
-        chosen, reason = choose_test(test, adapted, len(points))
-        notes = [] if reason is None else [f"Test {chosen.name}: {reason}."]
-        notes += sampled
-        if dependent and isinstance(adapted, Fitted):
-            raise InputError("rows that depend on each other cannot be tested against a Fitted model yet")
-        if isinstance(adapted, AtRows):
-            check_for_rows(chosen, dependent=dependent)
-            if len(points) >= PLENTIFUL:
-                notes.append(f"From {PLENTIFUL:,} rows on, y given x is looked at by quick lenses alone.")
-        if dependent:
-            chosen, *notes = _for_dependent_rows(chosen, points)
-        check_spreads(chosen, engine)
+        chosen, notes = _settled(test, adapted, points, sampled, dependent=dependent)
+        if engine is not None and not hasattr(chosen, "engine"):
+            raise InputError(f"engine spreads null runs of combined and crossfit; {chosen.name} has none")
         result = _done(chosen, adapted, points, level=level, seed=seed, before=before)
         named = names if names is not None else getattr(used, "columns", None)
         if isinstance(result.examined, Gaps) and named is not None:
@@ -133,6 +123,33 @@ def gof_test(
         caveats = caveats_of(result, adapted, points, named, dependent=dependent)
         told = (*notes, *result.notes, *bounds_notes(adapted, points.dim, named), *reading_notes(x, used))
         return _doubted(replace(result, notes=told, caveats=caveats))
+
+
+def _settled(
+    test: GofTest | TestName | None,
+    model: Model | None,
+    points: ScoredPoints,
+    sampled: Sequence[str],
+    *,
+    dependent: bool,
+) -> tuple[GofTest, list[str]]:
+    """The test for such a model and such points, and what to say about it beside what was sampled."""
+    chosen, reason = choose_test(test, model, len(points))
+    notes = [*([] if reason is None else [f"Test {chosen.name}: {reason}."]), *sampled]
+    if isinstance(model, AtRows):
+        check_for_rows(chosen, dependent=dependent)
+        if len(points) >= PLENTIFUL:
+            notes.append(f"From {PLENTIFUL:,} rows on, y given x is looked at by quick lenses alone.")
+    if not dependent:
+        return chosen, notes
+    if isinstance(model, Fitted):
+        raise InputError("rows that depend on each other cannot be tested against a Fitted model yet")
+    worth = autocorrelation_time(stein_series(points))
+    slow = slowed(chosen, worth)
+    if slow is None:
+        tests = "combined, split, ksd and ksdagg"
+        raise InputError(f"dependent rows are for the tests {tests}; got {chosen.name}")
+    return slow, [f"Rows were taken as dependent: about {worth:.1f} of them are worth one."]
 
 
 def _done(
@@ -179,29 +196,13 @@ def in_one_pass(
     chosen, reason = choose_test(test, adapted, source.rows)
     if not isinstance(chosen, Combined) or not chosen.goes_by(unbounded(adapted), source.rows):
         return None
-    large = Large.of(adapted, source, bounds=bounds, names=names)
-    by = large.tested(chosen, level=level, seed=seed, device=device, before=before)
+    by = stream_test(adapted, source, chosen, level, seed, device, names=names, bounds=bounds, before=before)
     if by is None:
         return None
     head, notes = by.result.examined.passed.head, [] if reason is None else [f"Test {chosen.name}: {reason}."]
     told = (*notes, *by.result.notes, *bounds_notes(by.model, head.dim, by.columns))
     caveats = caveats_of(by.result, by.model, head, by.columns)
     return replace(by, result=replace(by.result, notes=told, caveats=caveats))
-
-
-def rows_at_once(
-    x: PointsLike | Source, test: object, seed: int, *, whole: bool
-) -> tuple[PointsLike, list[str]]:
-    """Data in memory: all of them, or a sample of a large file, and a sentence about that."""
-    source = large_source(x, test) if on_disk(x) and not whole else None
-    if source is None:
-        return loaded(x), []
-    return some_rows(source, seed=seed)
-
-
-def check_spreads(test: GofTest, engine: str | None) -> None:
-    if engine is not None and not hasattr(test, "engine"):
-        raise InputError(f"engine spreads null runs of combined and crossfit; {test.name} has none")
 
 
 def bounds_notes(model: Model | None, dim: int, names: Sequence[object] | None) -> tuple[str, ...]:
@@ -258,15 +259,6 @@ def caveats_of(
         )
         found = (Caveat("too few points", few, grave=True), *found)
     return found
-
-
-def _for_dependent_rows(test: GofTest, points: ScoredPoints) -> tuple[GofTest, str]:
-    """The test for rows that depend on each other, and what was done, in a sentence."""
-    worth = serial.slowness(serial.stein_series(points))
-    slow = slowed(test, worth)
-    if slow is None:
-        raise InputError(f"dependent rows are for the tests combined, split, ksd and ksdagg; got {test.name}")
-    return slow, f"Rows were taken as dependent: about {worth:.1f} of them are worth one."
 
 
 def slowed(test: GofTest, worth: float, chains: int = 1) -> GofTest | None:

@@ -20,7 +20,7 @@ dataset, the data or a null set, is seen in the light of all the others.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -35,21 +35,20 @@ from steincritic.gof.bench import (
     Bench,
     CalibratedBench,
     Examined,
+    Ranked,
     Setting,
     among_themselves,
     label_of,
+    loudness,
 )
-from steincritic.gof.cache import NullCache
 from steincritic.gof.conditional import GivenRows
 from steincritic.gof.fitted import Fitted, Refitted
-from steincritic.gof.hypothesis import Hypothesis
+from steincritic.gof.hypothesis import Hypothesis, Plan
 from steincritic.gof.null import as_null_tensor
 from steincritic.gof.null_runs import Measure, NullRuns, NullSets
-from steincritic.gof.plan import Plan
-from steincritic.gof.ranked import Ranked, loudness
 from steincritic.gof.result import GofResult
 from steincritic.gof.serial import check_slowness
-from steincritic.gof.split import Split
+from steincritic.gof.split import Split, after_lenses
 from steincritic.lenses.cells import Cells
 from steincritic.lenses.critics import Critics, chunks
 from steincritic.lenses.dependence import Dependence
@@ -287,11 +286,11 @@ class CombinedRun:
         return NullRuns(
             sets,
             measure,
+            settings=key,
+            cache=config.cache if all(map(lasting, key["lenses"])) else False,
             most=most,
-            piece=piece,
-            key=f"{sets.key(key)}-{title.replace(' ', '-')}",
-            cache=NullCache.at(config.cache if all(map(lasting, key["lenses"])) else False),
             title=title,
+            piece=piece,
         )
 
     @cached_property
@@ -395,29 +394,24 @@ class CombinedRun:
 
     def result(self, t: int) -> GofResult:
         ranked = self.second.get(t, self.first[t])
-        common: dict[str, Any] = {
-            "test": self.config.name,
-            "seed": self.seeds[t],
-            "spent": self.plan.spent if t in self.still_open else 0.0,
-            "readings": ranked.readings(),
-            "examined": Examined(self.quick.bench, self.seen[t].cpu(), self.first[t].null, self.model_draws),
-            "settings": settings_of(self.config, self.plan, self.level)
-            | {"quick_pvalue": self.first[t].pvalue},
-        }
-        if t in self.split:
-            split = self.split[t]
-            return replace(split, notes=(*self._notes(t), *split.notes), **common)
-        return GofResult(
+        settings = settings_of(self.config, self.plan, self.level)
+        found = GofResult(
             statistic=float(ranked.value),
             null_distribution=as_null_tensor(ranked.null_values),
             level=self.level,
+            test=self.config.name,
             threshold=self.null.threshold,
             exact=self.null.exact,
             n=self.n,
+            seed=self.seeds[t],
             notes=self._notes(t),
+            settings=settings | {"quick_pvalue": self.first[t].pvalue},
+            spent=self.plan.spent if t in self.still_open else 0.0,
+            readings=ranked.readings(),
+            examined=Examined(self.quick.bench, self.seen[t].cpu(), self.first[t].null, self.model_draws),
             subject=self.null.subject,
-            **common,
         )
+        return after_lenses(self.split[t], found) if t in self.split else found
 
     def _notes(self, t: int) -> tuple[str, ...]:
         notes = [note for p in self.bench.prepared if (note := getattr(p, "left_out", None))]

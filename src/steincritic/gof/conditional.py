@@ -22,12 +22,10 @@ from steincritic.gof.assumptions import (
     nearness,
 )
 from steincritic.gof.bench import Setting
-from steincritic.gof.hypothesis import Hypothesis
-from steincritic.gof.plan import PLENTIFUL
+from steincritic.gof.hypothesis import PLENTIFUL, Hypothesis, within
 from steincritic.gof.result import Caveat
 from steincritic.gof.test import GofTest
 from steincritic.lenses.conditional import ResidualKernels, ResidualMoments
-from steincritic.lenses.critics import Critics
 from steincritic.lenses.lens import Lens
 from steincritic.lenses.predicted import PredictedMoments
 from steincritic.models.conditional import AtRows
@@ -38,8 +36,8 @@ if TYPE_CHECKING:
 
 _LOOKED_AT = 5_000  # rows, the first ones
 _PER_NUMBER = 8  # rows per Stein moment
-_PER_ROW = (20, 100, 2**22)  # draws of y at each x, for its location and spread: fewest, most, coordinates
-_REFERENCE = (1200, 100, 2**27)  # reference sets: most, fewest, their coordinates
+_PER_ROW = (100, 20, 2**22)  # draws of y at each x, for its location and spread: most, fewest, coordinates
+_REFERENCE = (1200, 100, 2**27)  # the same of reference sets
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,12 +64,11 @@ class GivenRows(Hypothesis):
                 PredictedMoments(covariates=p),
             )
             # many numbers with heavy tails: what is large needs more sets than usual
-            most, fewest, numbers = _REFERENCE
-            reference = config.reference or max(fewest, min(most, numbers // (n * model.dim)))
+            reference = config.reference or within(_REFERENCE, n * model.dim)
             config = replace(config, lenses=lenses, reference=reference)
-        critics = config.critics
-        if critics is not None:
-            critics = None if n >= PLENTIFUL else given(critics, p)
+        critics = None if n >= PLENTIFUL else config.critics
+        if critics is not None:  # they see x and move y alone
+            critics = replace(critics, network=replace(critics.network, fixed=p))
         config = replace(config, critics=critics)
         return cls(config, model.at(order), datasets[order.to(datasets.x.device)])
 
@@ -139,13 +136,7 @@ def _caveats(points: ScoredPoints, p: int, names: Sequence[str]) -> Iterator[Cav
         )
 
 
-def given(critics: Critics, covariates: int) -> Critics:
-    """Critics that see x and move y alone."""
-    return replace(critics, network=replace(critics.network, fixed=covariates))
-
-
 def draws_at_rows(model: AtRows, *, seed: int, like: torch.Tensor) -> ScoredPoints:
     """Draws of y at every row, as often as its location and spread there need."""
-    fewest, most, numbers = _PER_ROW
-    times = max(fewest, min(most, numbers // (len(model) * model.dim)))
+    times = within(_PER_ROW, len(model) * model.dim)
     return sample_points(model, times * len(model), seed=seed, like=like)

@@ -22,7 +22,7 @@ from torch import Tensor
 from steincritic.data.frame import Frame
 from steincritic.data.points import ScoredPoints, checked_score, sample_points
 from steincritic.errors import InputError, ModelError, check_count, check_positive
-from steincritic.gof.null import as_null_tensor, reaching
+from steincritic.gof.null import as_null_tensor, in_parts, reaching
 from steincritic.gof.result import GofResult, Tolerated
 from steincritic.models.base import Model, SamplingModel
 from steincritic.rng import Source, derive, generator
@@ -35,7 +35,6 @@ _FAR = (0.0, 0.25, 0.5, 2.0, 8.0, 30.0, 1000.0)  # where it looks first, in dist
 _FURTHEST = 1000.0  # times √d: rows beyond count as there, for beyond it digits are lost
 _GROWS = 2.0  # between the last two of these distances: not bounded
 _STEPS = 2.0 ** torch.arange(-8, 3, dtype=torch.float64)  # tried along the gradient, in distances
-_PART = 2**22  # numbers at a time
 _DRAWS = 2000  # of the model, for its location and scales
 Value: TypeAlias = Callable[[Tensor], tuple[Tensor, Tensor]]
 
@@ -257,10 +256,12 @@ def _uphill(z: Tensor, value: Value, width: float) -> tuple[Tensor, Tensor]:
 
 def _bootstrap(u: Tensor, draws: int, source: Source) -> Tensor:
     """(draws,): lengths of the mean embedding's error, by multinomial weights less one."""
-    n, found = len(u), []
-    for start in range(0, draws, rows := max(1, _PART // n)):
-        index = source.integers(n, min(rows, draws - start), n)
+    n = len(u)
+
+    def squares(count: int) -> Tensor:
+        index = source.integers(n, count, n)
         weights = torch.full(index.shape, -1.0, dtype=u.dtype, device=u.device)
         weights.scatter_add_(1, index, torch.ones_like(weights))
-        found.append(((weights @ u) * weights).sum(-1) / n**2)
-    return torch.cat(found).clamp(min=0).sqrt()
+        return ((weights @ u) * weights).sum(-1) / n**2
+
+    return in_parts(squares, draws, width=4 * n).clamp(min=0).sqrt()

@@ -1,12 +1,10 @@
 """Every point tested: cross-fitted critics, with the null by rerunning the whole pipeline on model draws.
 
-The statistic is made of a small panel of numbers, a pure function of a dataset and a seed. K critics, each
-trained on all folds but one, are looked at now and then during training: on the fold they have not seen, the
-mean over the standard deviation of each coordinate's share of the witness, averaged over folds and looks.
+The statistic is made of a small panel of numbers, a pure function of a dataset and a seed. Two of three
+members are what critics see of points that they were not trained on: see `lenses.critics`.
 
-- *sparse*: the largest share, early in training; finds models that are wrong in few coordinates.
-- *dense*: the length of the vector of positive shares, late in training; finds models that are wrong
-  everywhere, or in a direction of no coordinate, once features are learned.
+- *sparse*: the largest share of a coordinate, early in training.
+- *dense*: the length of the vector of positive shares, late in training.
 - *kernel*: a kernel Stein discrepancy; finds smooth differences that are spread thin.
 
 The panel of the observed data stands beside those of B datasets of n model draws; everything is standardized
@@ -16,6 +14,7 @@ one is an exact p-value, whatever training does inside.
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -27,7 +26,6 @@ from steincritic.data.frame import Frame, model_frame
 from steincritic.data.points import ScoredPoints
 from steincritic.engine import EngineName, check_engine, using
 from steincritic.errors import check_count
-from steincritic.gof.cache import NullCache
 from steincritic.gof.null import as_null_tensor, check_draws, draws_for
 from steincritic.gof.null_runs import NullRuns, NullSets
 from steincritic.gof.result import GofResult
@@ -53,21 +51,14 @@ class CrossFit:
     """The cross-fit test; exact for any sample size and any model that can be sampled.
 
     Args:
-        folds: K; each critic trains on (K - 1)/K of the data.
+        folds, look, memory_gib: as for `Critics`.
         draws: B, null datasets; by default 59 on a CPU and 199 on a GPU, more for a small level.
-        look: epochs between two looks at the critics.
         early, late: looks up to this share of the epochs make the sparse member, looks from that share
             on the dense one.
         stop_early: give up once so many null statistics reached the observed one (Besag and Clifford
             1991); the p-value stays valid. The standardization then comes from a quarter of the draws,
             which are not ranked.
-        memory_gib: bound on the memory of the critics that are trained at a time.
-        cache: keep null runs on disk and use them again; a folder, or True for the usual one.
-        null_seed: of the null runs, which tests of many datasets share; apart from a test's own seed.
-        null_pool: for many datasets: null runs that each test chooses its draws from, by its own seed.
-        engine: where null runs are made: "serial" (this thread), "threads", "local" (processes) or "dask";
-            by default threads on a CPU, this thread on a GPU.
-        address: of a Dask scheduler; without it a cluster is started on this machine.
+        cache, null_seed, null_pool, engine, address: as for `Combined`.
     """
 
     name: ClassVar[str] = "crossfit"
@@ -128,7 +119,7 @@ class CrossFit:
         settings |= {"draws": draws, "null_pool": self.null_pool or draws}
         return [
             GofResult(
-                statistic=statistic,
+                statistic=own,
                 null_distribution=as_null_tensor(null_distribution),
                 level=level,
                 test=self.name,
@@ -139,103 +130,71 @@ class CrossFit:
                 notes=(f"{null.reused} null runs came from the cache.",) if null.reused else (),
                 settings=settings,
             )
-            for (statistic, null_distribution), seed in zip(ranked, seeds, strict=True)
+            for (own, null_distribution), seed in zip(ranked, seeds, strict=True)
         ]
 
     def _null(self, model: SamplingModel, frame: Frame, datasets: ScoredPoints) -> NullRuns:
         sets = NullSets(model, len(datasets), datasets.x, self.null_seed)
         return NullRuns(
             sets,
-            _Rows(self, frame),
+            partial(_framed_panel, self, frame),
+            settings={k: v for k, v in asdict(self).items() if k not in _UNHASHED},
+            cache=self.cache,
             most=next(chunks(2**62, len(datasets), datasets.dim, self.critics)).stop,
-            key=sets.key({k: v for k, v in asdict(self).items() if k not in _UNHASHED}),
-            cache=NullCache.at(self.cache),
         )
 
-    def _ranked(self, observed: "Panel", null: NullRuns, draws: int, seed: int) -> tuple[float, NullDraws]:
-        """The observed statistic and its null draws."""
+    def _ranked(self, observed: Tensor, null: NullRuns, draws: int, seed: int) -> tuple[float, NullDraws]:
+        """The statistic of the observed panel, (1, 2k + 1), and its null draws."""
         if self.stop_early is None:
-            runs = Panel.of_rows(null.rows(0, max(draws, self.null_pool or 0)))
+            runs = null.rows(0, max(draws, self.null_pool or 0))
             if self.null_pool is not None:
                 runs = runs[torch.randperm(len(runs), generator=generator(seed, "null choice"))[:draws]]
-            values = observed.joined(runs).statistic()
+            values = statistic(torch.cat([observed, runs]))
             return float(values[0]), values[1:]
-        scale = Panel.of_rows(null.rows(0, pilot := max(20, draws // 4)))
-        statistic, collected, done = observed.statistic(scale), torch.zeros(0, dtype=torch.float64), 0
-        while done < draws and int((collected >= statistic).sum()) < self.stop_early:
+        scale = null.rows(0, pilot := max(20, draws // 4))
+        own, collected, done = statistic(observed, scale), torch.zeros(0, dtype=torch.float64), 0
+        while done < draws and int((collected >= own).sum()) < self.stop_early:
             count = min(draws - done, max(self.stop_early, 10))
-            fresh = Panel.of_rows(null.rows(pilot + done, count)).statistic(scale)
+            fresh = statistic(null.rows(pilot + done, count), scale)
             collected, done = torch.cat([collected, fresh]), done + count
-        return float(statistic), collected
+        return float(own), collected
 
 
-@dataclass(frozen=True, eq=False)
-class Panel:
-    """The raw statistics of r datasets, before any standardization."""
-
-    early: Tensor  # (r, k) shares of the witness, early in training
-    late: Tensor  # (r, k)
-    kernel: Tensor  # (r,)
-
-    @classmethod
-    def of_rows(cls, rows: Tensor) -> "Panel":
-        """From (r, 2k + 1): early, late and kernel side by side."""
-        k = rows.shape[-1] // 2
-        return cls(rows[:, :k], rows[:, k:-1], rows[:, -1])
-
-    def rows(self) -> Tensor:
-        return torch.cat([self.early, self.late, self.kernel[:, None]], -1)
-
-    def joined(self, other: "Panel") -> "Panel":
-        return Panel(*(torch.cat([getattr(self, k), getattr(other, k)]) for k in MEMBERS))
-
-    def __getitem__(self, rows: slice | Tensor) -> "Panel":
-        return Panel(*(getattr(self, k)[rows] for k in MEMBERS))
-
-    def __len__(self) -> int:
-        return len(self.kernel)
-
-    def statistic(self, scale: "Panel | None" = None) -> Tensor:
-        """(r,): a soft maximum of the standardized members.
-
-        Standardized over the r datasets themselves, or over others where a scale is given.
-        """
-        scale = scale or self
-        members = []
-        for name, shrink in (("early", largest), ("late", length), ("kernel", torch.Tensor.clone)):
-            own, others = getattr(self, name), getattr(scale, name)
-            shares, reference = _standardized(own, others), _standardized(others, others)
-            members.append(_standardized(shrink(shares), shrink(reference)))
-        return torch.logsumexp(_SHARPNESS * torch.stack(members), dim=0) / _SHARPNESS
+def panel(datasets: ScoredPoints, seeds: Sequence[int], config: CrossFit) -> Tensor:
+    """(r, 2k + 1) numbers of (r, n, d) standardized datasets: a pure function of each and its seed."""
+    parts = []
+    runs, n, d = datasets.x.shape
+    for rows in chunks(runs, n, d, config.critics):
+        chunk = datasets.sets(rows)
+        kernel = stein_sums(chunk, [config.kernel]).statistic("u").cpu()
+        parts.append(torch.cat([*shares(chunk, seeds[rows], config.critics), kernel], -1))
+    return torch.cat(parts)
 
 
-MEMBERS = ("early", "late", "kernel")
+def _framed_panel(config: CrossFit, frame: Frame, datasets: ScoredPoints, seeds: Sequence[int]) -> Tensor:
+    return panel(frame.enter(datasets), seeds, config)
+
+
+def members(panels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Shares of the witness early and late in training, (r, k) each, and the kernel discrepancy, (r, 1)."""
+    k = panels.shape[-1] // 2
+    return panels[:, :k], panels[:, k:-1], panels[:, -1:]
+
+
+def statistic(panels: Tensor, scale: Tensor | None = None) -> Tensor:
+    """(r,): a soft maximum of the standardized members.
+
+    Standardized over the r datasets themselves, or over others where their panels are given as a scale.
+    """
+    found = []
+    pairs = zip(members(panels), members(panels if scale is None else scale), strict=True)
+    for (own, others), shrink in zip(pairs, (largest, length, largest), strict=True):  # the kernel has one
+        shares, reference = _standardized(own, others), _standardized(others, others)
+        found.append(_standardized(shrink(shares), shrink(reference)))
+    return torch.logsumexp(_SHARPNESS * torch.stack(found), dim=0) / _SHARPNESS
 
 
 def _standardized(values: Tensor, reference: Tensor) -> Tensor:
     mean, sd = reference.mean(0), reference.std(0)
     varies = sd > 1e-12 * mean.abs()  # beyond rounding
     return (values - mean) / torch.where(varies, sd, torch.ones_like(sd))
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """Panels as rows, for null runs."""
-
-    config: CrossFit
-    frame: Frame
-
-    def __call__(self, datasets: ScoredPoints, seeds: Sequence[int]) -> Tensor:
-        return panel(self.frame.enter(datasets), seeds, self.config).rows()
-
-
-def panel(datasets: ScoredPoints, seeds: Sequence[int], config: CrossFit) -> Panel:
-    """The statistics of (r, n, d) standardized datasets: a pure function of each dataset and its seed."""
-    parts = []
-    runs, n, d = datasets.x.shape
-    for rows in chunks(runs, n, d, config.critics):
-        chunk = datasets.sets(rows)
-        early, late = shares(chunk, seeds[rows], config.critics)
-        kernel = stein_sums(chunk, [config.kernel]).statistic("u")[:, 0].cpu()
-        parts.append(Panel(early, late, kernel).rows())
-    return Panel.of_rows(torch.cat(parts))

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from steincritic.critics.mlp import MLP
-from steincritic.data.frame import Frame, model_frame
+from steincritic.data.frame import model_frame
 from steincritic.data.points import ScoredPoints
 from steincritic.errors import InputError, check_count, check_positive
 from steincritic.gof.null import as_null_tensor, bootstrap_t, rank_pvalues, reaching, studentized
@@ -219,16 +219,13 @@ def _parts(
     kept = round(_CHECKED * half)
     parts: list[tuple[ScoredPoints, ScoredPoints, ScoredPoints]] = []
     for points, seed in zip(datasets.each(), seeds, strict=True):
-        inside = _frame(model, points, seed).enter(points)
+        # by as many draws as there are points, so that the units are known as well as the rest
+        draws = max(10_000, min(len(points), 10**6))
+        inside = model_frame(model, points, seed=derive(seed, "frame"), draws=draws).enter(points)
         halves = inside.split((half, half), seed=derive(seed, "halves"))
         parts += [(a[kept:], a[:kept], b) for a, b in (halves, halves[::-1])]
     first, second, third = (ScoredPoints.stack(list(each)) for each in zip(*parts, strict=True))
     return first, second, third
-
-
-def _frame(model: Model | None, points: ScoredPoints, seed: int) -> Frame:
-    """By as many draws as there are points, so that the units are known as well as the rest."""
-    return model_frame(model, points, seed=derive(seed, "frame"), draws=max(10_000, min(len(points), 10**6)))
 
 
 def _group_means(values: Tensor) -> Tensor:

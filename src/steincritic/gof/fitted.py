@@ -33,11 +33,10 @@ from steincritic.data.frame import Frame
 from steincritic.data.points import ScoredPoints, checked_draws, checked_score
 from steincritic.errors import InputError, ModelError, first_line
 from steincritic.gof.bench import Column, Setting
-from steincritic.gof.hypothesis import Hypothesis
-from steincritic.gof.plan import PLENTIFUL
+from steincritic.gof.hypothesis import PLENTIFUL, Hypothesis
 from steincritic.gof.result import Subject
 from steincritic.lenses.cells import Cells
-from steincritic.lenses.lens import Lens, PreparedLens, is_mean
+from steincritic.lenses.lens import PreparedLens, is_mean
 from steincritic.lenses.moments import Moments
 from steincritic.models.base import DensityModel, Described, ModelLike, SamplingModel, as_model
 from steincritic.models.normal_fit import FitNormal
@@ -330,15 +329,9 @@ class OwnSetting(Setting):
         usual = Setting.of(draws)
         return cls(usual.frame, None if whole else usual.whitening, whole)
 
-    def enter(self, points: ScoredPoints, lens: Lens) -> ScoredPoints:
-        if getattr(lens, "own_units", False):
-            return points
+    def standard(self, points: ScoredPoints) -> ScoredPoints:
         standard = Frame.of(points.x).enter(points)
-        if self.whole:
-            standard = _whitened(standard)
-        elif lens.whitened and self.whitening is not None:
-            standard = self.whitening.enter(standard)
-        return standard.to(torch.float32)
+        return _whitened(standard) if self.whole else standard
 
     def settled(self, entries: Tensor, prepared: PreparedLens) -> Tensor:
         return entries.round(decimals=_DIGITS) if is_mean(prepared) else entries

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from steincritic.data.points import ScoredPoints
 from steincritic.errors import InputError, check_choice, check_count, check_positive
-from steincritic.gof.null import as_null_tensor, fresh_statistics, reaching
+from steincritic.gof.null import as_null_tensor, fresh_statistics, in_parts, reaching
 from steincritic.gof.result import GofResult
 from steincritic.models.base import Model
 from steincritic.rng import Source, derive, generator
@@ -21,7 +21,6 @@ from steincritic.stein.tiles import MEDIAN_RBF, check_pairs
 _SCALE_RANGE = math.log(4)  # how far a log squared scale may move: beyond, few training points decide
 _LEAST_POINTS = 2
 _FEWEST = 30  # tested points below which the simulated law is doubtful
-_NORMALS = 2**24  # numbers held at a time
 
 Places = tuple[Tensor, Tensor]  # locations (..., J, d) and squared scale (...)
 Choice = Callable[[ScoredPoints], Places]  # of the places at which a dataset is tested
@@ -75,7 +74,7 @@ class Fssd:
 
     def _one(self, model: Model | None, points: ScoredPoints, seed: int, *, level: float) -> GofResult:
         check_pairs(points)
-        tested, choose = _CHOICES[self.choice](points, self, seed)
+        tested, choose = (_random if self.choice == "random" else _optimized)(points, self, seed)
         locations, squared_scale = choose(tested)
         features = stein_features(tested, self.kernel, squared_scale, locations)
         if self.threshold == "fresh":
@@ -111,13 +110,12 @@ def _doubts(n: int, config: Fssd) -> tuple[str, ...]:
 
 def weighted_chi_square(weights: Tensor, draws: int, *, source: Source) -> Tensor:
     r"""Draws of $\sum_i \omega_i (Z_i^2 - 1)$."""
-    rows = max(1, _NORMALS // len(weights))
-    parts = []
-    for start in range(0, draws, rows):
-        shape = (min(rows, draws - start), len(weights))
-        z = source.normals(*shape, dtype=weights.dtype)
-        parts.append((z.square() - 1) @ weights)
-    return torch.cat(parts)
+
+    def sums(count: int) -> Tensor:
+        z = source.normals(count, len(weights), dtype=weights.dtype)
+        return (z.square() - 1) @ weights
+
+    return in_parts(sums, draws, width=len(weights))
 
 
 def _fresh(model: Model | None, tested: ScoredPoints, choose: Choice, config: Fssd, seed: int) -> Tensor:
@@ -183,9 +181,3 @@ def optimize_places(points: ScoredPoints, config: Fssd, start: Places) -> Places
 
 def _normals(n: int, config: Fssd, seed: int) -> Tensor:
     return torch.randn(config.locations, n, generator=generator(seed, "locations"), dtype=torch.float64)
-
-
-_CHOICES: dict[str, Callable[[ScoredPoints, Fssd, int], tuple[ScoredPoints, Choice]]] = {
-    "random": _random,
-    "optimized": _optimized,
-}

@@ -14,7 +14,7 @@ from steincritic.devices import DeviceLike, resolve_device
 from steincritic.engine import using
 from steincritic.gof.combined import Combined
 from steincritic.gof.forecast import Forecast, of_streamed
-from steincritic.gof.one_pass import scored_blocks
+from steincritic.gof.one_pass import pass_over, scored_blocks
 from steincritic.gof.result import GofResult
 from steincritic.gof.streamed import Streamed
 from steincritic.models.base import Model
@@ -33,23 +33,23 @@ def large_source(x: PointsLike | Source, test: object = None) -> Source | None:
     return source if source.rows > (test.exact_up_to if isinstance(test, Combined) else LARGE) else None
 
 
-def on_disk(x: object) -> bool:
-    return isinstance(x, str | Path | Source)
-
-
 def collected(x: PointsLike | Source) -> PointsLike | Source:
     """A Dask array or frame as a source; anything else as it is."""
     given: Any = x
     return Collection.of(given) if is_collection(given) else x
 
 
-def loaded(x: PointsLike | Source) -> PointsLike:
-    """The whole table of a source or a file; anything else as it is."""
+def rows_at_once(
+    x: PointsLike | Source, test: object, seed: int, *, whole: bool
+) -> tuple[PointsLike, list[str]]:
+    """Data in memory: all of them, or a sample of a large file, and a sentence about that."""
+    if isinstance(x, str | Path | Source) and not whole and (source := large_source(x, test)) is not None:
+        return some_rows(source, seed=seed)
     if isinstance(x, str | Path):
-        return load_table(x)
+        return load_table(x), []
     if isinstance(x, Source):
-        return Table.cat(list(x.blocks(2**16)) or [first_row(x)])  # which says that there is none
-    return x
+        return Table.cat(list(x.blocks(2**16)) or [first_row(x)]), []  # which says that there is none
+    return x, []
 
 
 def some_rows(source: Source, *, seed: int) -> tuple[Table, list[str]]:
@@ -68,53 +68,34 @@ class WentBy:
     columns: tuple[str, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Large:
-    """Rows that go by, and the model that scores them."""
-
-    model: Model
-    source: Source
-    names: Sequence[str] | None
-    head: Table  # the first row
-
-    @classmethod
-    def of(
-        cls, model: Model, source: Source, *, bounds: Bounds | None, names: Sequence[str] | None
-    ) -> "Large":
-        head = first_row(source)
-        if bounds is not None:
-            model = within_bounds(model, bounds, arranged(head, model), names)
-        return cls(model, source, names, head)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        used = arranged(self.head, self.model).columns
-        return used if self.names is None else tuple(map(str, self.names))
-
-    def tested(
-        self,
-        test: Combined,
-        *,
-        level: float,
-        seed: int,
-        device: DeviceLike,
-        before: Callable[[Forecast], None] | None = None,
-    ) -> WentBy | None:
-        """None where rows are not so many after all."""
-        first = scored(self.model, self.head, names=self.names).x
-        like, free = first[:0].to(resolve_device(device, first)), unbounded(self.model)
-        streamed = Streamed(test, free, like, level=level, seed=seed)
-        with using(test.engine, test.address):
-            if before is not None:
-                some = scored_blocks(self.model, self.source, device=device, names=self.names)
-                before(of_streamed(streamed, some, self.source.rows))
-            return self._streamed(streamed, device)
-
-    def _streamed(self, streamed: Streamed, device: DeviceLike) -> WentBy | None:
-        passed = streamed.look_over(self.model, self.source, device=device, names=self.names)
-        if passed.n <= streamed.config.exact_up_to:
+def stream_test(
+    model: Model,
+    source: Source,
+    test: Combined,
+    level: float,
+    seed: int,
+    device: DeviceLike,
+    *,
+    names: Sequence[str] | None,
+    bounds: Bounds | None,
+    before: Callable[[Forecast], None] | None,
+) -> WentBy | None:
+    """The combined test of rows that go by; None where they are not so many after all."""
+    head = first_row(source)
+    if bounds is not None:
+        model = within_bounds(model, bounds, arranged(head, model), names)
+    first = scored(model, head, names=names).x
+    like = first[:0].to(resolve_device(device, first))
+    streamed = Streamed(test, unbounded(model), like, level=level, seed=seed)
+    with using(test.engine, test.address):
+        if before is not None:
+            some = scored_blocks(model, source, device=device, names=names)
+            before(of_streamed(streamed, some, source.rows))
+        passed = pass_over(streamed.summing, model, source, device=device, names=names)
+        if passed.n <= test.exact_up_to:
             return None
-        given = replace(self.head, dropped=passed.dropped)
         result = streamed.result(passed)
-        notes = reading_notes(given, arranged(given, self.model))
-        return WentBy(streamed.model, replace(result, notes=(*result.notes, *notes)), self.columns)
+    given = replace(head, dropped=passed.dropped)
+    used = arranged(given, model)
+    told = replace(result, notes=(*result.notes, *reading_notes(given, used)))
+    return WentBy(streamed.model, told, used.columns if names is None else tuple(map(str, names)))

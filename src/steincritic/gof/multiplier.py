@@ -27,19 +27,12 @@ from torch import Tensor
 
 from steincritic.data.points import ScoredPoints
 from steincritic.errors import InputError
-from steincritic.gof.bench import (
-    Bench,
-    CalibratedBench,
-    Column,
-    Examined,
-    label_of,
-)
+from steincritic.gof.bench import Bench, CalibratedBench, Column, Examined, Ranked, label_of
 from steincritic.gof.combined import Combined
 from steincritic.gof.null import as_null_tensor, check_draws, draws_for
-from steincritic.gof.ranked import Ranked
 from steincritic.gof.result import GofResult
 from steincritic.gof.serial import CLIP, Blocks
-from steincritic.gof.split import Split
+from steincritic.gof.split import Split, after_lenses
 from steincritic.gof.views import Halves, View
 from steincritic.lenses.dependence import Dependence
 from steincritic.lenses.lens import Lens, Scale, Tail
@@ -96,18 +89,14 @@ def run_without_draws(
         config = replace(config, lenses=(*config.lenses, Noise()))
     looks = [Look(config, plan, *one, model) for one in zip(datasets.each(), seeds, strict=True)]
     results = [look.result(level) for look in looks]
-    still = [t for t, look in enumerate(looks) if plan.trains and look.ranked.pvalue > plan.spent]
+    still = [t for t, look in enumerate(looks) if plan.trains and not look.decides]
     if still:
-        test = Split(
-            threshold="bootstrap-t",
-            draws=max(_DRAWS, plan.draws),
-            slowness=plan.slowness,
-            chains=plan.chains,
-        )
+        draws = max(_DRAWS, plan.draws)
+        test = Split(threshold="bootstrap-t", draws=draws, slowness=config.slowness, chains=config.chains)
         left = datasets.sets(torch.tensor(still, device=datasets.x.device))
         own = [derive(seeds[t], "split") for t in still]
         for t, split in zip(still, test.run(model, left, level=level, seeds=own), strict=True):
-            results[t] = _after_split(results[t], split, plan)
+            results[t] = after_lenses(split, results[t])
     return results
 
 
@@ -119,8 +108,6 @@ class Plan:
     spent: float  # level of the lenses, where a critic may follow
     draws: int  # ranked
     reference: int  # that fix what is large, and are not ranked
-    slowness: float
-    chains: int
 
     @classmethod
     def of(cls, config: Combined, n: int, level: float) -> "Plan":
@@ -133,15 +120,7 @@ class Plan:
         if trains:
             draws = max(draws, math.ceil(1 / spent - 1e-9) - 1)
         check_draws(draws, level)
-        reference = config.reference or _REFERENCE
-        return cls(
-            trains=trains,
-            spent=spent,
-            draws=draws,
-            reference=reference,
-            slowness=config.slowness,
-            chains=config.chains,
-        )
+        return cls(trains=trains, spent=spent, draws=draws, reference=config.reference or _REFERENCE)
 
 
 class Look:
@@ -150,19 +129,19 @@ class Look:
     def __init__(
         self, config: Combined, plan: Plan, points: ScoredPoints, seed: int, model: Model | None = None
     ) -> None:
-        self.plan, self.seed, self.n, self.model = plan, seed, len(points), model
+        self.config, self.plan, self.seed, self.n, self.model = config, plan, seed, len(points), model
         points = points.to(torch.float64)
-        self.blocks = Blocks.single(self.n)
-        if plan.slowness == 1:
+        if config.slowness == 1:
+            self.blocks = Blocks.single(self.n)
             points = points.shuffled(seed=derive(seed, "halves"))
         else:
-            self.blocks = Blocks.of(self.n, plan.chains, plan.slowness)
+            self.blocks = Blocks.of(self.n, config.chains, config.slowness)
         self.halves = Halves.of(points)
-        self.views, self.left_out = self._views(config.lenses)
+        self.views, self.left_out = self._views()
 
-    def _views(self, lenses: Sequence[Lens]) -> tuple[list["View"], list[str]]:
+    def _views(self) -> tuple[list[View], list[str]]:
         views, left_out = [], []
-        for k, lens in enumerate(lenses):
+        for k, lens in enumerate(self.config.lenses):
             if lens.whitened and self.halves.whole.whitening is None:
                 continue  # the same as without
             if isinstance(lens, Modes) and self.n < _MODES:
@@ -191,21 +170,18 @@ class Look:
     def _seen(self) -> tuple[Tensor, Examined]:
         """(m,) evidence of the data, and what sentences are made of."""
         reference = self.plan.reference
-        rows, scales, entries, tails, plain = [], [], [], [], []
-        for view in self.views:
-            measured = view.under(self.signs, reference, self.blocks)
-            tail = {name: Tail.of(values[1 : 1 + reference]) for name, values in measured.numbers.items()}
-            rows += [tail[name].evidence(values) for name, values in measured.numbers.items()]
-            scales.append(measured.scale)
-            entries.append(measured.entries)
-            plain.append(measured.plain)
-            tails.append(tail)
+        measured = [view.under(self.signs, reference, self.blocks) for view in self.views]
+        tails, rows = [], []
+        for numbers in (each.numbers for each in measured):
+            tails.append({name: Tail.of(values[1 : 1 + reference]) for name, values in numbers.items()})
+            rows += [tails[-1][name].evidence(values) for name, values in numbers.items()]
         lenses, prepared = zip(*((view.lens, view.prepared) for view in self.views), strict=True)
-        scale = Scale(*(torch.cat([getattr(s, part) for s in scales]) for part in ("mean", "sd", "skew")))
+        parts = ([getattr(each.scale, part) for each in measured] for part in ("mean", "sd", "skew"))
+        scale = Scale(*map(torch.cat, parts))
         bench = CalibratedBench(Bench(self.halves.whole, lenses, prepared), scale, tuple(tails))
         evidence = torch.stack(rows, -1).cpu()
-        null, seen = evidence[1 + reference :], torch.cat(entries).cpu()
-        values, errors = torch.cat(plain, -1).cpu()
+        null, seen = evidence[1 + reference :], torch.cat([each.entries for each in measured]).cpu()
+        values, errors = torch.cat([each.plain for each in measured], -1).cpu()
         told = torch.stack([values, scale.mean.cpu(), errors])
         return evidence[0], Examined(bench, seen, null, None, told)
 
@@ -215,12 +191,22 @@ class Look:
         columns = examined.bench.columns
         return Ranked(row, examined.null, columns, _weights(columns))
 
+    @property
+    def decides(self) -> bool:
+        """Where a critic may follow: is none needed?"""
+        return self.ranked.pvalue <= self.plan.spent
+
     def result(self, level: float) -> GofResult:
         notes = []
         if self.left_out:
             notes.append(f"Lenses left out: {', '.join(self.left_out)}.")
-        if self.plan.trains:
+        if self.plan.trains and self.decides:
             notes.append("The lenses decided, so no critic was trained.")
+        elif self.plan.trains:
+            notes.append(
+                f"The lenses alone did not decide (p = {self.ranked.pvalue:.2g}; {self.plan.spent:g} of the "
+                "level was theirs), so one critic was trained on half of the data."
+            )
         return GofResult(
             statistic=float(self.ranked.value),
             null_distribution=as_null_tensor(self.ranked.null_values),
@@ -231,6 +217,7 @@ class Look:
             n=self.n,
             seed=self.seed,
             notes=tuple(notes),
+            spent=self.plan.spent if self.plan.trains and not self.decides else 0.0,
             readings=self.ranked.readings(),
             examined=self._seen[1],
             settings={
@@ -238,29 +225,11 @@ class Look:
                 "draws": self.plan.draws,
                 "reference": self.plan.reference,
                 "first": self.plan.spent / level,
-                "slowness": self.plan.slowness,
+                "slowness": self.config.slowness,
                 "blocks": len(self.blocks),
                 "quick_pvalue": self.ranked.pvalue,
             },
         )
-
-
-def _after_split(quick: GofResult, split: GofResult, plan: Plan) -> GofResult:
-    """The result of the split test, with what the lenses saw."""
-    undecided = (
-        f"The lenses alone did not decide (p = {quick.pvalue:.2g}; {plan.spent:g} of the level was theirs), "
-        "so one critic was trained on half of the data."
-    )
-    return replace(
-        split,
-        test=quick.test,
-        seed=quick.seed,
-        spent=plan.spent,
-        notes=(*quick.notes[:-1], undecided, *split.notes),
-        readings=quick.readings,
-        examined=quick.examined,
-        settings=quick.settings,
-    )
 
 
 def with_clip(lens: Lens) -> Lens:

@@ -26,7 +26,6 @@ _MOST = 100_000  # null draws that are made without having been asked for
 _DRAWN = 2**24  # numbers drawn from the model at a time
 _TOGETHER = 2**19  # numbers of the widest array when datasets are worked on together
 _GATHERED = 2**24  # numbers held at a time
-_SORTED = 2**22  # indices sorted at a time
 _TIE = 100 * torch.finfo(torch.float64).eps  # sums in another order differ by less, in units of the values
 
 
@@ -95,15 +94,10 @@ def pooled_bootstrap(
     error adds to the test's: at a pool of r n draws and level 5 % the true level is
     1 - Phi(1.645 / sqrt(1 + 1/r)), that is 7.7 % at r = 3. Approximate either way.
     """
-    check_count(draws, name="draws")
     if len(pool) < n:
         raise InputError(f"the pool must hold at least n = {n} model draws, got {len(pool)}")
     values = pool - pool.mean() if centered else pool
-    means = []
-    for start in range(0, draws, rows := max(1, _GATHERED // n)):
-        shape = (min(rows, draws - start), n)
-        means.append(values[source.integers(len(pool), *shape)].mean(-1))
-    return torch.cat(means)
+    return in_parts(lambda count: values[source.integers(len(pool), count, n)].mean(-1), draws, width=n)
 
 
 def mean_gap(values: PerPoint, pool: PerPoint) -> Tensor:
@@ -120,16 +114,15 @@ def permutation(values: PerPoint, pool: PerPoint, *, draws: int, source: Source)
 
     With the values centered on their common mean, the gap is $(1/n + 1/m) \sum w$ over the tested ones.
     """
-    check_count(draws, name="draws")
     n, m = len(values), len(pool)
     joined = torch.cat([values, pool]).to(torch.float64)
     centered = joined - joined.mean()
     size, sign = (n, 1) if n <= m else (m, -1)  # the smaller part is drawn, the other is the rest
-    sums, rows = [], max(1, _SORTED // size)
-    for start in range(0, draws, rows):
-        index = _random_subsets(n + m, size, min(rows, draws - start), source)
-        sums.append(centered[index].sum(-1))
-    null = torch.cat(sums) * (sign * (1 / n + 1 / m))
+
+    def sums(count: int) -> Tensor:
+        return centered[_random_subsets(n + m, size, count, source)].sum(-1)
+
+    null = in_parts(sums, draws, width=4 * size) * (sign * (1 / n + 1 / m))  # indices are sorted
     observed = mean_gap(values, pool)
     tied = (null - observed).abs() <= _TIE * joined.abs().max()
     return torch.where(tied, observed, null)
@@ -148,20 +141,24 @@ def bootstrap_t(values: PerPoint, *, draws: int, source: Source) -> NullDraws:
     second order, where the normal quantile is to first. Needs E_q w = 0, hence a right score, and no
     model draws. A resample without any spread counts as far out on its side.
     """
-    check_count(draws, name="draws")
     values = values.to(torch.float64)
     n, mean, least = len(values), values.mean(), _TIE * values.abs().max()
-    ratios = []
-    for start in range(0, draws, rows := max(1, _GATHERED // n)):
-        shape = (min(rows, draws - start), n)
-        again = values[source.integers(n, *shape)]
-        ratios.append((again.mean(-1) - mean) * math.sqrt(n) / again.std(-1).clamp(min=least))
-    return torch.cat(ratios)
+
+    def ratios(count: int) -> Tensor:
+        again = values[source.integers(n, count, n)]
+        return (again.mean(-1) - mean) * math.sqrt(n) / again.std(-1).clamp(min=least)
+
+    return in_parts(ratios, draws, width=n)
+
+
+def in_parts(make: Callable[[int], Tensor], draws: int, *, width: int) -> Tensor:
+    """make(count) until there are so many draws; as many at a time as fit into memory, by their width."""
+    rows = max(1, _GATHERED // width)
+    return torch.cat([make(min(rows, draws - start)) for start in range(0, draws, rows)])
 
 
 def normal_quantiles(draws: int) -> NullDraws:
     """The mid-quantiles of the standard normal, as a null distribution without randomness."""
-    check_count(draws, name="draws")
     normal = NormalDist()
     return torch.tensor([normal.inv_cdf((k + 0.5) / draws) for k in range(draws)], dtype=torch.float64)
 

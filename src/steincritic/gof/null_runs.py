@@ -3,22 +3,33 @@
 A run is the same whenever it is made, whatever was made before, so runs are kept on disk and a later test of
 the same model goes on where an earlier one stopped. On a CPU it is also the same wherever it is made, to the
 last bit: how torch rounds depends on how many datasets go together, so they do by the same pieces everywhere.
+
+On disk there is one safetensors file per key, written whole or not at all; the oldest go when the folder has
+grown past its bound. A key is a hash of what the model does (some of its draws and scores), n, d, the
+settings, the code of this package and the versions of torch and NumPy, so a changed model, or changed code,
+never meets an old file. The key is in the file too, so a file under another's name is not believed.
 """
 
+import hashlib
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from steincritic.data.points import ScoredPoints, sample_sets
-from steincritic.engine import EngineName, at_a_time, in_use, spread
-from steincritic.gof.cache import NullCache, fingerprint
+from steincritic.data.points import ScoredPoints, sample_points, sample_sets
+from steincritic.engine import EngineName, at_a_time, in_order, in_use, spread
+from steincritic.errors import InputError
+from steincritic.files import read_tensors, write_tensors
 from steincritic.models.base import SamplingModel
+from steincritic.models.conditional import AtRows
 from steincritic.rng import derive
 from steincritic.training.progress import StepBar
 
@@ -26,6 +37,9 @@ _SAVED = 5.0  # seconds after which what is made is kept
 _PIECE = 4  # datasets that a thread or a worker takes at a time
 _TOGETHER = 4  # pieces that fit into memory together
 _BLOCK, _NUMBERS = 20, 2**22  # datasets drawn together, as a chain sampler is slow for few; their coordinates
+_KIND = "null runs"
+_BOUND = 256 * 2**20  # bytes
+_FEWEST_DRAWS, _MOST_DRAWS = 64, 5000  # of the model, in its fingerprint
 
 Measure = Callable[[ScoredPoints, Sequence[int]], Tensor]  # (r, n, d) and a seed each to (r, k)
 
@@ -64,15 +78,14 @@ class NullSets:
     def seeds(self, numbers: range) -> list[int]:
         return [derive(self.seed, "null run", k) for k in numbers]
 
-    def key(self, settings: Mapping[str, Any]) -> str:
-        return fingerprint(self.model, self.n, self.like, settings)
-
 
 class NullRuns:
     """Rows of numbers, one per null dataset.
 
     Args:
         measure: importable by its name where processes are used.
+        settings: all that the measure depends on, besides the datasets; runs are kept by them and the title.
+        cache: whether runs are kept, or in which folder.
         most: datasets that fit into memory together.
         piece: datasets that a thread or a worker takes at a time.
 
@@ -84,14 +97,15 @@ class NullRuns:
         sets: NullSets,
         measure: Measure,
         *,
+        settings: Mapping[str, Any],
+        cache: bool | Path,
         most: int,
-        key: str,
-        cache: NullCache,
         title: str = "null runs",
         piece: int = _PIECE,
     ) -> None:
         self._sets, self._measure = sets, measure
-        self._key, self._cache, self._title = key, cache, title
+        key = fingerprint(sets.model, sets.n, sets.like, settings)
+        self._key, self._cache, self._title = f"{key}-{title.replace(' ', '-')}", NullCache.at(cache), title
         on_cpu = sets.like.device.type == "cpu"
         self._engine: EngineName = in_use() or ("threads" if on_cpu else "serial")
         self._size = most
@@ -101,7 +115,7 @@ class NullRuns:
             self._size = min(most, _BLOCK)
         self._threads = max(1, min(torch.get_num_threads(), most // self._size))
         self._even = on_cpu or self._engine != "serial"
-        kept = (cache.get(key) or {}).get("runs")
+        kept = (self._cache.get(self._key) or {}).get("runs")
         if kept is not None and ((kept.ndim, kept.dtype) != (2, torch.float64) or bool(kept.isnan().any())):
             kept = None
         self._known = kept if kept is not None and kept.numel() else None
@@ -149,15 +163,90 @@ class NullRuns:
             made = spread(function, tasks, "threads", workers=self._threads)
         else:
             made = spread(function, tasks)
-        ready: dict[int, Tensor] = {}  # pieces may end in another order than they began
         with StepBar(self._title, count) as bar, closing(made):
-            for k, numbers in enumerate(pieces):
-                while k not in ready:
-                    ready.update([next(made)])
-                yield ready.pop(k)
+            for numbers, rows in zip(pieces, in_order(made), strict=True):
+                yield rows
                 bar.advance(len(numbers))
 
 
 def _measured(measure: Measure, task: tuple[ScoredPoints, list[int]]) -> Tensor:
     datasets, seeds = task
     return measure(datasets, seeds).to("cpu", torch.float64)
+
+
+@dataclass(frozen=True)
+class NullCache:
+    """A folder of null runs, or none."""
+
+    folder: Path | None
+    bound: int = _BOUND
+
+    @classmethod
+    def at(cls, place: bool | Path) -> "NullCache":
+        if isinstance(place, bool):
+            return cls(usual_folder() if place else None)
+        return cls(Path(place))
+
+    def get(self, key: str) -> dict[str, Tensor] | None:
+        """What is kept under the key; a damaged file, or one of another key, counts as none."""
+        path = self._path(key)
+        if path is None:
+            return None
+        try:
+            tensors, about = read_tensors(path, kind=_KIND)
+        except (InputError, OSError):
+            return None
+        return tensors if about.get("key") == key else None
+
+    def put(self, key: str, tensors: Mapping[str, Tensor]) -> None:
+        """Keep them if the folder can be written; a test never fails for want of a cache."""
+        path = self._path(key)
+        if path is None:
+            return
+        try:
+            write_tensors(path, dict(tensors), {"key": key}, kind=_KIND)
+            self._trim()
+        except (InputError, OSError):  # OSError: another process took a file away meanwhile
+            return
+
+    def _path(self, key: str) -> Path | None:
+        return None if self.folder is None else self.folder / f"{key}.safetensors"
+
+    def _trim(self) -> None:
+        assert self.folder is not None
+        files = sorted(self.folder.glob("*.safetensors"), key=lambda file: file.stat().st_mtime)
+        total = sum(file.stat().st_size for file in files)
+        for file in files[:-1]:  # the newest stays
+            if total <= self.bound:
+                return
+            total -= file.stat().st_size
+            file.unlink(missing_ok=True)
+
+
+def usual_folder() -> Path | None:
+    """In the user's cache folder; none where there is no home."""
+    root = os.environ.get("XDG_CACHE_HOME")
+    try:
+        return (Path(root) if root else Path.home() / ".cache") / "steincritic" / "null"
+    except RuntimeError:
+        return None
+
+
+@cache
+def _code() -> str:
+    """A hash of what null runs are made by."""
+    digest = hashlib.sha256()
+    for file in sorted(Path(__file__).parents[1].rglob("*.py")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def fingerprint(model: SamplingModel, n: int, like: Tensor, settings: Mapping[str, Any]) -> str:
+    """A hash of the model's behavior, the size of the data and the settings."""
+    draws = sample_points(model, min(max(n, _FEWEST_DRAWS), _MOST_DRAWS), seed=0, like=like)
+    about = (_code(), torch.__version__, np.__version__, n, str(like.dtype), like.device.type, settings)
+    digest = hashlib.sha256(repr(about).encode())
+    rows = [model.rows] if isinstance(model, AtRows) else []  # of which the draws may show some alone
+    for tensor in (draws.x, draws.score, *rows):
+        digest.update(tensor.contiguous().cpu().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

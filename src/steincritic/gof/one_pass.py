@@ -14,7 +14,7 @@ from steincritic.data.layout import Rows, Table
 from steincritic.data.points import ScoredPoints, scored
 from steincritic.data.source import Sample, Source, first_row
 from steincritic.devices import DeviceLike, resolve_device
-from steincritic.engine import EngineName, cluster_in_use, in_use, one_thread, spread
+from steincritic.engine import EngineName, cluster_in_use, in_order, in_use, one_thread, spread
 from steincritic.errors import InputError
 from steincritic.gof.bench import Bench, piece_rows
 from steincritic.lenses.lens import Seen
@@ -123,7 +123,7 @@ class SummingThere:
         return self.summing((scored_block(self.model, table, device=self.device, names=self.names), first))
 
 
-def one_pass(bench: Bench, blocks: Iterable[Block], *, size: int, seed: int = 0) -> Passed:
+def one_pass(summing: Summing, blocks: Iterable[Block]) -> Passed:
     """Blocks are read and scored in this thread; their sums are taken by the engine, and added in order."""
 
     def tasks() -> Iterator[tuple[Block, int]]:
@@ -132,25 +132,18 @@ def one_pass(bench: Bench, blocks: Iterable[Block], *, size: int, seed: int = 0)
             yield block, count
             count += len(block.points)
 
-    on_cpu = bench.setting.frame.location.device.type == "cpu"
+    on_cpu = summing.bench.setting.frame.location.device.type == "cpu"
     engine: EngineName = "threads" if on_cpu else "serial"
-    return _added(spread(Summing(bench, size, seed), tasks(), None if in_use() else engine), size)
+    return _added(spread(summing, tasks(), None if in_use() else engine), summing.size)
 
 
 def pass_over(
-    bench: Bench,
-    model: Model,
-    source: Source,
-    *,
-    device: DeviceLike = None,
-    names: Sequence[str] | None = None,
-    size: int,
-    seed: int = 0,
+    summing: Summing, model: Model, source: Source, *, device: DeviceLike, names: Sequence[str] | None
 ) -> Passed:
     """All rows of a source: partitions of a Dask collection where they lie, others in this process."""
     cluster = cluster_in_use()
     if cluster is None or not isinstance(source, Collection):
-        return one_pass(bench, scored_blocks(model, source, device=device, names=names), size=size, seed=seed)
+        return one_pass(summing, scored_blocks(model, source, device=device, names=names))
 
     def tasks() -> Iterator[tuple[int, list[slice], list[Any]]]:
         held: dict[int, Any] = {}
@@ -158,8 +151,8 @@ def pass_over(
             held = {k: held[k] if k in held else cluster.compute(source.parts[k]) for k, _ in cut}
             yield first, [some for _, some in cut], [held[k] for k, _ in cut]
 
-    there = SummingThere(Summing(bench, size, seed), model, names, source.names, device)
-    return _added(spread(there, tasks()), size)
+    there = SummingThere(summing, model, names, source.names, device)
+    return _added(spread(there, tasks()), summing.size)
 
 
 def _added(made: Iterable[tuple[int, Found]], size: int) -> Passed:
@@ -176,17 +169,6 @@ def _added(made: Iterable[tuple[int, Found]], size: int) -> Passed:
     sample = sample.in_order()
     x, score = sample.values
     return Passed(count, total, ScoredPoints(x, score), sample.rows, ScoredPoints.cat(heads), dropped)
-
-
-def in_order(made: Iterable[tuple[int, Any]]) -> Iterator[Any]:
-    """By number, as far as they are ready."""
-    ready: dict[int, Any] = {}
-    wanted = 0
-    for k, one in made:
-        ready[k] = one
-        while wanted in ready:
-            yield ready.pop(wanted)
-            wanted += 1
 
 
 @dataclass(frozen=True)

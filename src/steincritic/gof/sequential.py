@@ -13,8 +13,7 @@ from torch import Tensor
 from steincritic.data.points import PointsLike, ScoredPoints, scored
 from steincritic.devices import DeviceLike, resolve_device
 from steincritic.errors import DoubtfulWarning, InputError
-from steincritic.gof.betting import Sequential, log_evalues, train_bettor
-from steincritic.gof.evalues import wealth_path
+from steincritic.gof.betting import Sequential, log_evalues, train_bettor, wealth_path
 from steincritic.gof.test import sampling_model
 from steincritic.gof.watch_state import WatchState
 from steincritic.models.base import ModelLike, SamplingModel, as_model
@@ -94,8 +93,9 @@ def _states(
 ) -> Iterator[WatchState]:
     for batch in stream:
         points = _accepted(model, batch, state)
-        steps = []
-        for piece in _pieces(points, state.test.longest):
+        size, steps = state.test.longest, []
+        for start in range(0, len(points), size):
+            piece = points[start : start + size]
             state, gained = _after(model, piece, _trained(model, state, device))
             steps.append(gained)
         state = replace(state, batches=state.batches + 1, log_evalues=torch.cat(steps))
@@ -166,8 +166,3 @@ def _check_stream(stream: object) -> None:
             f"stream must be an iterable of (n, d) batches, got {type(stream).__name__}; for one batch "
             "pass [x]"
         )
-
-
-def _pieces(points: ScoredPoints, size: int) -> Iterator[ScoredPoints]:
-    for start in range(0, len(points), size):
-        yield points[start : start + size]

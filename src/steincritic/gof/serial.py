@@ -41,13 +41,9 @@ def stein_series(points: ScoredPoints, chains: int = 1) -> Tensor:
     return torch.cat(parts, -1).view(chains, len(points) // chains, -1)
 
 
-def slowness(series: Tensor) -> float:
-    """How many rows in a row are worth one independent row, for the slowest of (chains, steps, k) values."""
-    return autocorrelation_time(series)
-
-
 def slowness_if_any(series: Tensor, *, seed: int) -> float:
-    """The same; 1 where rows go with those one or two before no more than in other orders.
+    """How many rows in a row are worth one; 1 where they go with those one or two before no more than in
+    other orders.
 
     Two looks, at the largest correlation and at the sum of their squares. Each order of independent rows is
     as likely as the others, so that these are taken for dependent in 10 % of cases at most.
@@ -59,7 +55,7 @@ def slowness_if_any(series: Tensor, *, seed: int) -> float:
     found = torch.stack([_correlations(values[order].view_as(series)) for order in orders]).square()
     looks = torch.stack([found.amax(-1), found.sum(-1)], -1)
     pvalues = (looks >= looks[0]).double().mean(0)  # the order of the data counts among them
-    return slowness(series) if float(pvalues.min()) <= _RARE / 2 else 1.0
+    return autocorrelation_time(series) if float(pvalues.min()) <= _RARE / 2 else 1.0
 
 
 def _correlations(values: Tensor) -> Tensor:

@@ -150,3 +150,10 @@ def split_sizes(n: int, config: Split) -> tuple[int, int]:
             f"least {_LEAST_TEST_POINTS}; collect more points or use a kernel test"
         )
     return trained, n - trained
+
+
+def after_lenses(split: GofResult, lenses: GofResult) -> GofResult:
+    """The result of the split test, with what the lenses saw that did not decide."""
+    names = ("test", "seed", "spent", "readings", "examined", "settings")
+    kept = {name: getattr(lenses, name) for name in names}
+    return replace(split, notes=(*lenses.notes, *split.notes), **kept)

@@ -28,12 +28,17 @@ from torch import Tensor
 
 from steincritic.data.frame import Frame
 from steincritic.data.points import ScoredPoints, sample_points
-from steincritic.data.source import Source
-from steincritic.devices import DeviceLike
-from steincritic.gof.bench import Bench, CalibratedBench, Examined, among_themselves, piece_rows
-from steincritic.gof.cache import NullCache
+from steincritic.gof.bench import (
+    Bench,
+    CalibratedBench,
+    Examined,
+    Ranked,
+    among_themselves,
+    loudness,
+    piece_rows,
+)
 from steincritic.gof.combined import Combined, kernel_notes, lasting, settings_of
-from steincritic.gof.hypothesis import Hypothesis
+from steincritic.gof.hypothesis import Hypothesis, Plan
 from steincritic.gof.multiplier import with_clip
 from steincritic.gof.null import as_null_tensor
 from steincritic.gof.null_runs import NullRuns, NullSets
@@ -42,17 +47,15 @@ from steincritic.gof.one_pass import (
     Means,
     Passed,
     PreparedMeans,
+    Summing,
     Total,
     blocks_of,
     one_pass,
-    pass_over,
     sample_size,
 )
-from steincritic.gof.plan import Plan
-from steincritic.gof.ranked import Ranked, loudness
 from steincritic.gof.result import GofResult
-from steincritic.gof.split import Split
-from steincritic.models.base import Model, SamplingModel
+from steincritic.gof.split import Split, after_lenses
+from steincritic.models.base import SamplingModel
 from steincritic.rng import derive
 
 _SETS = 399  # null sets, at least
@@ -122,17 +125,13 @@ class Streamed:
         plan = Plan.of(self.config, n, dim, self.level, self.like.device.type)
         return plan, Sizes.of(n, dim, plan.sets)
 
-    def look(self, blocks: Iterable[Block]) -> Passed:
-        seed = derive(self.seed, "sample")
-        return one_pass(self.bench, blocks, size=sample_size(self.like.shape[-1]), seed=seed)
+    @property
+    def summing(self) -> Summing:
+        """What it wants of the rows."""
+        return Summing(self.bench, sample_size(self.like.shape[-1]), derive(self.seed, "sample"))
 
-    def look_over(
-        self, model: Model, source: Source, *, device: DeviceLike, names: Sequence[str] | None
-    ) -> Passed:
-        """All rows of a source, whose columns are those of the model."""
-        seed = derive(self.seed, "sample")
-        size = sample_size(self.like.shape[-1])
-        return pass_over(self.bench, model, source, device=device, names=names, size=size, seed=seed)
+    def look(self, blocks: Iterable[Block]) -> Passed:
+        return one_pass(self.summing, blocks)
 
     def null_sums(self, sizes: Sizes) -> NullRuns:
         """(B, p) of the first B null sets."""
@@ -143,15 +142,14 @@ class Streamed:
     def _runs(self, sizes: Sizes) -> NullRuns:
         config, seed = self.config, derive(self.config.null_seed, "streamed")
         sets = NullSets(self.model, sizes.rows, self.like, seed)
-        key = sets.key({"lenses": config.lenses, "seed": seed})
         return NullRuns(
             sets,
             self.bench.sums,
+            settings={"lenses": config.lenses, "seed": seed},
+            cache=config.cache if all(map(lasting, config.lenses[:-1])) else False,
             most=max(1, _ROWS[1] // (sizes.rows * self.like.shape[-1])),
-            piece=max(1, piece_rows(self.like.shape[-1]) // sizes.rows),
-            key=f"{key}-sums-of-null-sets",
-            cache=NullCache.at(config.cache if all(map(lasting, config.lenses[:-1])) else False),
             title="null sets",
+            piece=max(1, piece_rows(self.like.shape[-1]) // sizes.rows),
         )
 
     def result(self, passed: Passed) -> GofResult:
@@ -218,26 +216,24 @@ class Judged:
         return result
 
     def result(self) -> GofResult:
-        common: dict[str, Any] = {
-            "test": self.test.config.name,
-            "seed": self.test.seed,
-            "readings": self.ranked.readings(),
-            "examined": self.examined,
-            "exact": False,
-            "n": self.passed.n,
-            "settings": self._settings,
-        }
-        if self.split is not None:
-            notes = (*self._notes, *self.split.notes)
-            return replace(self.split, notes=notes, spent=self.plan.spent, **common)
-        return GofResult(
+        found = GofResult(
             statistic=float(self.ranked.value),
             null_distribution=as_null_tensor(self.ranked.null_values),
             level=self.test.level,
+            test=self.test.config.name,
             threshold="scaled",
+            exact=False,
+            n=self.passed.n,
+            seed=self.test.seed,
             notes=self._notes,
-            **common,
+            settings=self._settings,
+            spent=0.0 if self.split is None else self.plan.spent,
+            readings=self.ranked.readings(),
+            examined=self.examined,
         )
+        if self.split is None:
+            return found
+        return replace(after_lenses(self.split, found), exact=False, n=found.n)
 
     @property
     def _settings(self) -> dict[str, Any]:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from steincritic.data.points import ScoredPoints, sample_points
-from steincritic.errors import InputError, ModelError
+from steincritic.errors import InputError, ModelError, first_line
 from steincritic.gof.null import (
     bootstrap_t,
     fresh_monte_carlo,
@@ -228,9 +228,8 @@ def _effective_size(model: Model, x: Points) -> float:
     try:
         return float(model.effective_sample_size(x))
     except Exception as error:
-        first_line = str(error).splitlines()[0] if str(error) else "no message"
-        what = f"model.effective_sample_size raised {type(error).__name__}: {first_line}"
-        raise ModelError(what) from error
+        what = f"{type(error).__name__}: {first_line(error)}"
+        raise ModelError(f"model.effective_sample_size raised {what}") from error
 
 
 def _skewness(values: PerPoint) -> float:

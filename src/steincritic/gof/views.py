@@ -21,6 +21,7 @@ from steincritic.lenses.lens import (
     Scale,
     Seen,
     SignedLens,
+    by_signs,
     is_mean,
     point_values,
     prepare_lens,
@@ -87,7 +88,7 @@ class View:
             )
         whole = halves.whole.enter(halves.points, lens)
         prepared = prepare_lens(lens, model, whole, n=n, seed=seed, drawn=False)
-        if not isinstance(prepared, SignedLens):
+        if not by_signs(prepared):
             return None
         by_half: tuple[PreparedLens, PreparedLens] = (prepared, prepared)
         if is_mean(prepared) and not getattr(prepared, "by_model", False):

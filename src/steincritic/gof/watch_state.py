@@ -13,8 +13,7 @@ from steincritic.data.points import ScoredPoints
 from steincritic.display import DARK, GRAY, RED, axes, panel
 from steincritic.errors import InputError, check_level
 from steincritic.files import read_tensors, rebuilding, write_tensors
-from steincritic.gof.betting import Bettor, Sequential
-from steincritic.gof.evalues import pooled_wealth
+from steincritic.gof.betting import Bettor, Sequential, pooled_wealth
 from steincritic.rng import derive
 from steincritic.training.critic import Critic
 from steincritic.training.fit import Training

@@ -19,7 +19,6 @@ from steincritic.lenses.lens import (
     normal_evidence,
     pair_columns,
     pairs_of,
-    signed_means,
 )
 
 MOST = 60  # coordinates up to which it looks
@@ -40,6 +39,7 @@ class Dependence:
 @dataclass(frozen=True)
 class PreparedDependence:
     means: ClassVar[bool] = True
+    centered: ClassVar[bool] = True
     dim: int
     clip: float | None = None
 
@@ -64,9 +64,6 @@ class PreparedDependence:
         own = x * datasets.score + slope
         bend, extreme = x.mT @ own / n, (x * x - 1).mT @ own / n
         return torch.cat([bend.flatten(-2), extreme.flatten(-2)], -1)
-
-    def signed(self, points: ScoredPoints, signs: Tensor) -> Tensor:
-        return signed_means(self, points, signs)
 
     def numbers(self, seen: Seen) -> Mapping[str, Tensor]:
         if not self.looks:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from steincritic.data.points import ScoredPoints
 from steincritic.errors import InputError
-from steincritic.lenses.lens import Seen, normal_evidence, signed_means
+from steincritic.lenses.lens import Seen, normal_evidence
 from steincritic.stein.divergence import exact
 from steincritic.stein.operator import stein_values
 
@@ -40,6 +40,7 @@ class Field:
 @dataclass(frozen=True)
 class PreparedField:
     means: ClassVar[bool] = True
+    centered: ClassVar[bool] = True
     function: Callable[[Tensor], Tensor]
     name: str
 
@@ -58,9 +59,6 @@ class PreparedField:
                 f"one value per point ({len(x)},), got {tuple(values.shape)}"
             )
         return values.view(len(datasets.x), -1).mean(1, keepdim=True)
-
-    def signed(self, points: ScoredPoints, signs: Tensor) -> Tensor:
-        return signed_means(self, points, signs)
 
     def numbers(self, seen: Seen) -> Mapping[str, Tensor]:
         return {self.name: normal_evidence(seen.fair[..., 0])}

@@ -23,7 +23,6 @@ from steincritic.models.base import Model
 _SKEWEST = 2.0  # of an entry, what is taken out of it
 _TAIL = (0.05, 4.0)  # skewness of a number, least and most that is believed
 _PRIOR = 100  # sets that a skewness of 1, about that of a largest value, counts for
-_HELD = 2**24  # entries of single points at a time
 _BEYOND = 600.0  # -log p where the incomplete gamma function ends in double precision
 
 
@@ -102,8 +101,7 @@ def prepare_lens(
 class SignedLens(PreparedLens, Protocol):
     """A prepared lens that works without null sets: its entries when every point counts with a sign.
 
-    One with `means = True` has entries that are means of Stein values over points; one with `by_model = True`
-    has chosen nothing by the points.
+    One with `centered = True` needs no method for that: see `by_signs`.
     """
 
     def signed(self, points: ScoredPoints, signs: Tensor) -> Tensor:
@@ -330,26 +328,22 @@ def clipped(x: Tensor, clip: float | None) -> tuple[Tensor, Tensor]:
 
 
 def is_mean(prepared: PreparedLens) -> bool:
-    """Are its entries means over points, of Stein values?"""
+    """Are its entries means over points?"""
     return bool(getattr(prepared, "means", False))
+
+
+def by_signs(prepared: PreparedLens) -> bool:
+    """Will random signs do for null sets, as its entries are means that vanish under the model, or signed?
+
+    Of means, one with `by_model = True` has chosen nothing by the points.
+    """
+    return bool(getattr(prepared, "centered", False)) or isinstance(prepared, SignedLens)
 
 
 def point_values(prepared: PreparedLens, points: ScoredPoints) -> Tensor:
     """(n, k): entries that are means over points, of each point alone."""
     values: Tensor = prepared.entries(points.map(lambda t: t[:, None]), ())
     return values
-
-
-def signed_means(prepared: PreparedLens, points: ScoredPoints, signs: Tensor) -> Tensor:
-    """Entries that are means over points, under signs; some points at a time, as all may not fit."""
-    total: Tensor | None = None
-    rows = max(1, _HELD // max(1, prepared.size))
-    for start in range(0, len(points), rows):
-        values = point_values(prepared, points[start : start + rows])
-        signed = signs[:, start : start + rows].to(points.x) @ values
-        total = signed if total is None else total + signed
-    assert total is not None
-    return total / len(points)
 
 
 def combined(evidence: Tensor, weights: Tensor) -> Tensor:

@@ -27,7 +27,6 @@ from steincritic.lenses.lens import (
     normal_evidence,
     pair_columns,
     pairs_of,
-    signed_means,
     single_columns,
 )
 
@@ -58,6 +57,7 @@ class Modes:
 @dataclass(frozen=True, eq=False)
 class PreparedModes:
     means: ClassVar[bool] = True
+    centered: ClassVar[bool] = True
     dim: int
     v: Tensor  # (d,) across the modes
     valley: float  # between them
@@ -98,24 +98,27 @@ class PreparedModes:
                 seconds.append((z * gated + gate * rise).mean(-2))
         return torch.cat([*shifts, *seconds], -1)
 
-    def signed(self, points: ScoredPoints, signs: Tensor) -> Tensor:
-        return signed_means(self, points, signs)
+    def _parts(self, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Shifts and spreads, those of the first half before the others, and (..., 2, .) second moments."""
+        shifts, second = values.split([2 * self.dim, self.size - 2 * self.dim], -1)
+        second = second.unflatten(-1, (2, -1))
+        return shifts, (second[..., :: self.dim + 1] if self.paired else second).flatten(-2), second
+
+    def _pairs(self, second: Tensor) -> Tensor:
+        return pairs_of(second.unflatten(-1, (self.dim, self.dim))).flatten(-2)
 
     def numbers(self, seen: Seen) -> Mapping[str, Tensor]:
-        shifts, second = seen.fair.split([2 * self.dim, self.size - 2 * self.dim], -1)
-        second = second.unflatten(-1, (2, -1))
-        spreads = (second[..., :: self.dim + 1] if self.paired else second).flatten(-2)
+        shifts, spreads, second = self._parts(seen.fair)
         out = {
             "shift within a mode": normal_evidence(shifts.abs().amax(-1)),
             "spread within a mode": normal_evidence(spreads.abs().amax(-1)),
             "spreads within modes": spreads.square().sum(-1),
         }
         if self.paired and self.dim > 1:
-            pairs = pairs_of(second.unflatten(-1, (self.dim, self.dim))).flatten(-2)
             plain = seen.plain[..., 2 * self.dim :].unflatten(-1, (2, self.dim, self.dim))
             wide, narrow = (each.amax(-1) for each in directions(plain))
             out |= {
-                "pair within a mode": normal_evidence(pairs.abs().amax(-1)),
+                "pair within a mode": normal_evidence(self._pairs(second).abs().amax(-1)),
                 "second within modes": second.square().sum((-1, -2)),
                 "wide direction within a mode": wide,
                 "narrow direction within a mode": narrow,
@@ -124,17 +127,15 @@ class PreparedModes:
 
     def by_entry(self, seen: Seen) -> dict[str, Entries]:
         """Those of the first half, then those of the second."""
-        shifts, second = seen.fair.split([2 * self.dim, self.size - 2 * self.dim], -1)
-        second = second.unflatten(-1, (2, -1))
-        spreads = (second[..., :: self.dim + 1] if self.paired else second).flatten(-2)
+        shifts, spreads, second = self._parts(seen.fair)
         columns = 2 * single_columns(self.dim)
         out = {
             "shift within a mode": Entries(shifts, columns, normal_evidence),
             "spread within a mode": Entries(spreads, columns, normal_evidence),
         }
         if self.paired and self.dim > 1:
-            pairs = pairs_of(second.unflatten(-1, (self.dim, self.dim))).flatten(-2)
-            out["pair within a mode"] = Entries(pairs, 2 * pair_columns(self.dim), normal_evidence)
+            columns = 2 * pair_columns(self.dim)
+            out["pair within a mode"] = Entries(self._pairs(second), columns, normal_evidence)
         return out
 
     def in_half(self, x: Tensor, half: int) -> Tensor:

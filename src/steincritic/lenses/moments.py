@@ -30,7 +30,6 @@ from steincritic.lenses.lens import (
     normal_evidence,
     pair_columns,
     pairs_of,
-    signed_means,
     single_columns,
 )
 
@@ -59,6 +58,7 @@ class Moments:
 @dataclass(frozen=True)
 class PreparedMoments:
     means: ClassVar[bool] = True
+    centered: ClassVar[bool] = True
     dim: int
     clip: float | None = None
 
@@ -101,9 +101,6 @@ class PreparedMoments:
         means = [part.mean(-2) for part in (shift, skewness, tails)]
         alike = [*(mean.sum(-1) for mean in means), spread.mean(-1), radial]
         return torch.cat([means[0], second.flatten(-2), *means[1:], torch.stack(alike, -1)], dim=-1)
-
-    def signed(self, points: ScoredPoints, signs: Tensor) -> Tensor:
-        return signed_means(self, points, signs)
 
     def parts(self, values: Tensor) -> dict[str, Tensor]:
         """(r, k) entries by kind."""

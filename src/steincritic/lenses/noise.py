@@ -35,7 +35,7 @@ from steincritic.data.frame import Frame
 from steincritic.data.points import ScoredPoints, sample_points, score_points
 from steincritic.errors import InputError, check_count
 from steincritic.lenses.cells import Partition, modes_in
-from steincritic.lenses.lens import Entries, Seen, normal_evidence, signed_means
+from steincritic.lenses.lens import Entries, Seen, normal_evidence
 from steincritic.models.base import Model, NoisedModel, SamplingModel, knows_noise, noise_levels
 from steincritic.models.ladder import KernelNoise, ladder_draws, nearest_level, noise_for
 from steincritic.rng import derive, generator, hashed_uniforms
@@ -267,10 +267,8 @@ class SignedNoise(PreparedNoise):
     """By the model's own noised score: Stein values of mean zero, so random signs will do for null sets."""
 
     means: ClassVar[bool] = True
+    centered: ClassVar[bool] = True
     by_model: ClassVar[bool] = True  # nothing was chosen by the points
-
-    def signed(self, points: ScoredPoints, signs: Tensor) -> Tensor:
-        return signed_means(self, points, signs)
 
 
 def noise_of(x: Tensor, copies: int, *, seed: int) -> Tensor:

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from steincritic.data.points import ScoredPoints, sample_points
-from steincritic.gof.bench import Bench, CalibratedBench, Setting
+from steincritic.gof.bench import Bench, CalibratedBench, Setting, loudness
 from steincritic.gof.combined import Combined
 from steincritic.gof.kernel import Ksd
 from steincritic.gof.null import rank_pvalues
 from steincritic.gof.power import Rate, trial_seeds
-from steincritic.gof.ranked import loudness
 from steincritic.gof.test import GofTest
 from steincritic.lenses import Cells, Noise
 from steincritic.lenses.lens import combined

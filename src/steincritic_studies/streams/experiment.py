@@ -11,8 +11,7 @@ from torch import Tensor
 
 from steincritic.data.points import scored
 from steincritic.data.problems import problem
-from steincritic.gof.betting import Sequential, log_evalues, train_bettor
-from steincritic.gof.evalues import wealth_path
+from steincritic.gof.betting import Sequential, log_evalues, train_bettor, wealth_path
 from steincritic.gof.power import Rate
 from steincritic.gof.sequential import watch
 from steincritic.models.base import SamplingModel
