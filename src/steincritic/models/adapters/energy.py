@@ -17,9 +17,9 @@ class EnergyModel(LogDensity):
 class ModuleDensity(LogDensity):
     """An `nn.Module` with `log_prob(x)`, asked in the dtype and on the device of its weights."""
 
-    def __init__(self, module: nn.Module, *, dim: int | None = None) -> None:
+    def __init__(self, module: nn.Module) -> None:
         self.like = weights_like(module)
-        super().__init__(in_own_precision(module.log_prob, self.like), dim=dim)  # type: ignore[arg-type]
+        super().__init__(in_own_precision(module.log_prob, self.like))  # type: ignore[arg-type]
 
 
 def weights_like(module: nn.Module) -> Tensor:
