@@ -22,7 +22,7 @@ from steincritic.cli.options import (
 from steincritic.errors import InputError
 
 if TYPE_CHECKING:
-    from steincritic.diagnosis.check import CheckResult
+    from steincritic.diagnosis.check_result import CheckResult
     from steincritic.gof.large import WentBy
     from steincritic.gof.result import GofResult
 

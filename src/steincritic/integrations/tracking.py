@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from steincritic.errors import InputError
 
 if TYPE_CHECKING:
-    from steincritic.diagnosis.check import CheckResult
+    from steincritic.diagnosis.check_result import CheckResult
     from steincritic.gof.result import GofResult
 
     Result: TypeAlias = CheckResult | GofResult

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from steincritic.diagnosis.check import CheckResult
+from steincritic.diagnosis.check_result import CheckResult
 from steincritic.diagnosis.regions import Condition, Region
 from steincritic.models.bounded import coordinates_of
 from steincritic.report.style import styled

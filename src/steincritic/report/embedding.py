@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from steincritic.diagnosis.check import CheckResult
+from steincritic.diagnosis.check_result import CheckResult
 
 _MOST = 1500  # points on the map
 _WORST = 300  # of them chosen for their witness

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from steincritic.diagnosis.check import CheckResult
+from steincritic.diagnosis.check_result import CheckResult
 from steincritic.diagnosis.findings import Finding
 from steincritic.errors import InputError
 from steincritic.report.drawings import ALARM, CLOUD, DATA, INK, MODEL, QUIET, as_svg, drawing, sample, short

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from steincritic.diagnosis.check import CheckResult
+from steincritic.diagnosis.check_result import CheckResult
 from steincritic.errors import InputError
 from steincritic.files import package_version, write_atomically
 from steincritic.gof.result import DATA
