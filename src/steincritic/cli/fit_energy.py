@@ -1,6 +1,5 @@
 """fit-energy: learn an energy model from data by its Stein discrepancy."""
 
-import math
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -200,7 +199,7 @@ class FitEnergy(Common, AsJson, OnDevice, Seeded, Data):
         return done * self.pictures // config.steps > before * self.pictures // config.steps
 
     def _write(self, fitted: "FittedEnergy", config: "Learning") -> None:
-        from steincritic.files import write_json
+        from steincritic.files import plain, write_json
         from steincritic.models.saved import save_model
 
         save_model(fitted.model, self.out / "model.safetensors")
@@ -209,15 +208,17 @@ class FitEnergy(Common, AsJson, OnDevice, Seeded, Data):
             "energy": self.energy,
             "seed": self.seed,
             "learning": asdict(config),
-            "history": _numbers(fitted),
+            "history": plain(dict(fitted.history)),
         }
         write_json(self.out / "history.json", content)
 
     def _show(self, fitted: "FittedEnergy", dropped: int, notes: tuple[str, ...]) -> None:
+        from steincritic.files import plain
+
         files = [self.out / name for name in FILES]
         if self.json:
             about = {"energy": self.energy, "data": str(self.data), "dropped": dropped, "seed": self.seed}
-            last = {name: values[-1] for name, values in _numbers(fitted).items()}
+            last = {name: plain(float(values[-1])) for name, values in fitted.history.items()}
             content = {"model": str(files[0]), "last": last, "files": [str(file) for file in files]}
             print_json(described(content, command="fit-energy", **about))
             return
@@ -226,14 +227,6 @@ class FitEnergy(Common, AsJson, OnDevice, Seeded, Data):
         print_panel([_verdict(fitted), *notes], title=str(self.data))
         print_files(files)
         print_lines(f"Test it on other rows: steincritic check OTHER_ROWS --model {files[0]}")
-
-
-def _numbers(fitted: "FittedEnergy") -> dict[str, list[float | None]]:
-    """The history as JSON has it: seven digits, null for what is not finite."""
-    return {
-        name: [float(f"{value:.7g}") if math.isfinite(value) else None for value in values.tolist()]
-        for name, values in fitted.history.items()
-    }
 
 
 def _verdict(fitted: "FittedEnergy") -> str:
