@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
@@ -27,6 +26,7 @@ from steincritic.errors import (
     check_count,
     check_level,
     did_you_mean,
+    missing_file,
 )
 
 if TYPE_CHECKING:
@@ -47,7 +47,6 @@ DataPath = tyro.conf.Positional[Path]
 TESTS = ("combined", "crossfit", "split", "ksd", "ksdagg", "fssd")
 TOLERANCES = ("moments", "fisher", "foreign")
 _STDIN = "-"
-_TABLES = (".npy", ".npz", ".csv", ".parquet")
 
 
 class Options:
@@ -431,17 +430,8 @@ def check_writable(path: Path) -> None:
 
 def check_data(path: Path) -> None:
     """There is such a file, or such a folder of parquet files. What is in it is seen when it is read."""
-    if path.is_file() or (path.is_dir() and any(path.glob("*.parquet"))):
-        return
-    if path.is_dir():
-        raise InputError(f"no such data file: {path} is a folder without parquet files; name a file in it")
-    if path.exists():
-        raise InputError(f"no such data file: {path} is a pipe or a device; write its rows to a file")
-    if not path.parent.is_dir():
-        raise InputError(f"no such data file: {path}; there is no folder {path.parent}")
-    names = [p.name for p in path.parent.iterdir() if p.suffix.lower() in _TABLES]
-    near = [n for n in names if Path(n).stem == path.stem] or get_close_matches(path.name, names)
-    raise InputError(f"no such data file: {path}" + (f"; did you mean {', '.join(near)}?" if near else ""))
+    if not (path.is_file() or (path.is_dir() and any(path.glob("*.parquet")))):
+        raise InputError(missing_file(path))
 
 
 def parse_shape(text: str | None) -> tuple[int, ...] | None:

@@ -1,6 +1,5 @@
 """Tables of any size, a chunk of rows at a time: files and standard input."""
 
-import difflib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ import numpy as np
 from steincritic.data.binary import numpy_blocks, numpy_rows, parquet_blocks, parquet_rows
 from steincritic.data.delimited import CsvParser
 from steincritic.data.layout import Columns, Rows, Table
-from steincritic.errors import FileFormatError, InputError, check_count, listed
+from steincritic.errors import FileFormatError, InputError, check_count, listed, missing_file
 
 STDIN = "-"
 _SHOWN = 8  # columns that a message names
@@ -175,18 +174,6 @@ def _csv_rows(path: Path) -> int:
         sample = file.read(_SAMPLE)
     lines = max(1, sample.count(b"\n"))
     return round(lines * path.stat().st_size / max(1, len(sample)))
-
-
-def missing_file(path: Path) -> str:
-    if path.is_dir():
-        return f"no such data file: {path} is a folder without parquet files; name a file in it"
-    if path.exists():
-        return f"no such data file: {path} is a pipe or a device; write its rows to a file"
-    if not path.parent.is_dir():
-        return f"no such data file: {path}; there is no folder {path.parent}"
-    names = [p.name for p in path.parent.iterdir() if p.suffix.lower() in _KINDS]
-    near = [n for n in names if Path(n).stem == path.stem] or difflib.get_close_matches(path.name, names)
-    return f"no such data file: {path}" + (f"; did you mean {', '.join(near)}?" if near else "")
 
 
 _Reader = Callable[[Path, int, Columns], Iterator[Table]]
