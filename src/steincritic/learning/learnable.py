@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from steincritic.errors import InputError, check_count, check_positive
-from steincritic.models.adapters.energy import EnergyModel
 from steincritic.models.base import SamplingModel
+from steincritic.models.density import EnergyModel
 from steincritic.models.langevin import LangevinModel
 from steincritic.models.perceptron_energy import PerceptronEnergy, first_weights, standard_score
 from steincritic.models.rbm import PARAMETERS, GaussianBernoulliRBM

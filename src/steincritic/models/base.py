@@ -151,10 +151,16 @@ def as_model(obj: ModelLike) -> Model:
     >>> q.score(torch.ones(1, 3))
     tensor([[-1., -1., -1.]])
     """
-    from steincritic.models.adapters import EnergyModel, ModuleDensity, adapt
+    from steincritic.models.adapters import adapt
     from steincritic.models.bounded import BoundedModel
     from steincritic.models.conditional import is_conditional
-    from steincritic.models.density import DistributionModel, LogDensity, PairModel
+    from steincritic.models.density import (
+        DistributionModel,
+        EnergyModel,
+        LogDensity,
+        ModuleDensity,
+        PairModel,
+    )
     from steincritic.models.supports import of_distribution
 
     if (model := adapt(obj)) is not None:  # first: estimators of scikit-learn have another kind of score

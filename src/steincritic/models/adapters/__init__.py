@@ -9,7 +9,6 @@ from typing import Any
 
 from steincritic.models.adapters.bridgestan import BridgeStanPosterior
 from steincritic.models.adapters.diffusion import DiffusionModel
-from steincritic.models.adapters.energy import EnergyModel, ModuleDensity
 from steincritic.models.adapters.jax import JaxDensity
 from steincritic.models.adapters.numeric import NumericDensity
 from steincritic.models.adapters.numpyro import NumPyroPosterior
@@ -18,13 +17,13 @@ from steincritic.models.adapters.pymc import PyMCPosterior
 from steincritic.models.adapters.sbi import SbiPosterior, SbiVectorField
 from steincritic.models.adapters.stan import StanPosterior
 from steincritic.models.base import Model
+from steincritic.models.density import EnergyModel
 
 __all__ = [
     "BridgeStanPosterior",
     "DiffusionModel",
     "EnergyModel",
     "JaxDensity",
-    "ModuleDensity",
     "NumPyroPosterior",
     "NumericDensity",
     "OpenMMModel",
