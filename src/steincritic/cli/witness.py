@@ -84,7 +84,7 @@ class Witness(Common, AsJson, OnEngine, OnDevice, _CriticFile, Model, Data):
                 raise InputError(f"--out {out} is the {name}; name another file")
 
     def __call__(self) -> int:
-        from steincritic.data.stream import estimated_rows, read_chunks
+        from steincritic.data.tables import estimated_rows, read_chunks
         from steincritic.files import atomic_file, csv_text
         from steincritic.training.critic import load_critic
         from steincritic.training.progress import StepBar
@@ -113,7 +113,7 @@ class Witness(Common, AsJson, OnEngine, OnDevice, _CriticFile, Model, Data):
 
     def _print(self, summary: "Summary") -> None:
         from steincritic.cli.printing import print_lines, print_table
-        from steincritic.data.stream import STDIN
+        from steincritic.data.tables import STDIN
 
         dropped = f", {summary.dropped} left out" if summary.dropped else ""
         name = "standard input" if str(self.data) == STDIN else str(self.data)
@@ -298,7 +298,7 @@ def _telling(shares: "np.ndarray", names: list[str]) -> list[str]:
 
 
 def _check_finite(values: "np.ndarray", rows: "Rows", name: str) -> None:
-    from steincritic.data.stream import bad_rows
+    from steincritic.data.tables import bad_rows
 
     bad = bad_rows(values)
     if bad.any():
