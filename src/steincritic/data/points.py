@@ -167,7 +167,7 @@ def within_bounds(
         dim = x.dim if isinstance(x, ScoredPoints) else as_points(x).shape[1]
     elif dim is None:
         dim = len(bounds) if isinstance(bounds, list | tuple) else sample_points(model, 1, seed=0).dim
-    columns = [f"x{j + 1}" for j in range(dim)] if names is None else list(names)
+    columns = list(numbered_names(dim) if names is None else names)
     if names is None and x is not None and len(stated := getattr(x, "columns", ())) == dim:
         columns = list(map(str, stated))
     return BoundedModel(model, as_box(bounds, columns))

@@ -144,7 +144,7 @@ def as_model(obj: ModelLike) -> Model:
     normalized or not; flows of zuko and normflows; mixtures and kernel densities of scikit-learn; frozen
     distributions of scipy.stats; a log-density that went through `jax.jit`; NumPyro distributions;
     models of PyMC, PyStan and BridgeStan; posteriors of sbi; an OpenMM context. What cannot be recognized
-    (a NumPyro model, a diffusion net) has its own class in `models.adapters`. A distribution on a half-line,
+    (a NumPyro model, a diffusion net) has its own class in `sc.models`. A distribution on a half-line,
     in a box or on a simplex becomes a `BoundedModel`.
 
     >>> q = as_model(torch.distributions.MultivariateNormal(torch.zeros(3), torch.eye(3)))

@@ -11,6 +11,7 @@ from statistics import NormalDist
 import torch
 from torch import Tensor
 
+from steincritic.data.binary import numbered_names
 from steincritic.data.frame import Frame
 from steincritic.data.points import ScoredPoints
 from steincritic.diagnosis.doctor.patient import Patient
@@ -76,7 +77,7 @@ def _bounded(patient: Patient, names: Sequence[str] | None) -> Iterator[Advice]:
     if patient.data is None:
         return
     x = patient.data[:_LOOKED_AT].double().cpu()
-    labels = list(names or [f"x{j + 1}" for j in range(x.shape[1])])
+    labels = names or numbered_names(x.shape[1])
     total = x.sum(1)
     if x.shape[1] > 1 and bool((x >= 0).all()) and float(total.std()) <= 1e-6 * abs(float(total.mean())):
         yield (
