@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from steincritic.cli.check import command_line, reading
 from steincritic.cli.guard import FITS, after, described, print_json
-from steincritic.cli.options import AsJson, Common, TestOptions
+from steincritic.cli.options import AsJson, Common
+from steincritic.cli.tested import TestOptions
 from steincritic.errors import InputError, check_count
 
 if TYPE_CHECKING:
