@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from steincritic.cli.guard import FITS, after, described, print_json
+from steincritic.cli.guard import FITS, after, described
 from steincritic.cli.options import (
     Advanced,
     AsJson,
@@ -213,20 +213,19 @@ class FitEnergy(Common, AsJson, OnDevice, Seeded, Data):
         write_json(self.out / "history.json", content)
 
     def _show(self, fitted: "FittedEnergy", dropped: int, notes: tuple[str, ...]) -> None:
+        from steincritic.cli.printing import print_files, print_lines, print_panel
         from steincritic.files import plain
 
-        files = [self.out / name for name in FILES]
-        if self.json:
-            about = {"energy": self.energy, "data": str(self.data), "dropped": dropped, "seed": self.seed}
-            last = {name: plain(float(values[-1])) for name, values in fitted.history.items()}
-            content = {"model": str(files[0]), "last": last, "files": [str(file) for file in files]}
-            print_json(described(content, command="fit-energy", **about))
-            return
-        from steincritic.cli.printing import print_files, print_lines, print_panel
+        def show() -> None:
+            print_panel([_verdict(fitted), *notes], title=str(self.data))
+            print_files(files)
+            print_lines(f"Test it on other rows: steincritic check OTHER_ROWS --model {files[0]}")
 
-        print_panel([_verdict(fitted), *notes], title=str(self.data))
-        print_files(files)
-        print_lines(f"Test it on other rows: steincritic check OTHER_ROWS --model {files[0]}")
+        files = [self.out / name for name in FILES]
+        about = {"energy": self.energy, "data": str(self.data), "dropped": dropped, "seed": self.seed}
+        last = {name: plain(float(values[-1])) for name, values in fitted.history.items()}
+        content = {"model": str(files[0]), "last": last, "files": [str(file) for file in files]}
+        self.tell(described(content, command="fit-energy", **about), show)
 
 
 def _verdict(fitted: "FittedEnergy") -> str:

@@ -79,13 +79,13 @@ class AsJson(Options):
     json: bool = False
     """Print one JSON object on standard output and nothing else."""
 
-    def tell(self, content: dict[str, Any], show: Callable[[], None], file: str) -> None:
-        """Show a result; its object goes to the file in the folder of --out, or to standard output."""
+    def tell(self, content: dict[str, Any], show: Callable[[], None], file: str | None = None) -> None:
+        """Show a result, or print its object, which goes to a file in the folder of --out too."""
         from steincritic.files import write_json
 
         if not self.json:
             show()
-        if self.folder is not None:
+        if file is not None and self.folder is not None:
             with after(content):
                 write_json(self.folder / file, content)
         if self.json:

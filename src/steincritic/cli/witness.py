@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from steincritic.cli.guard import FITS, described, print_json
+from steincritic.cli.guard import FITS, described
 from steincritic.cli.options import (
     Advanced,
     AsJson,
@@ -104,11 +104,8 @@ class Witness(Common, AsJson, OnEngine, OnDevice, _CriticFile, Model, Data):
                 bar.advance(len(found.values) + found.table.dropped)
         if summary.rows == 0:
             raise InputError(f"no row of {self.data} is free of NaN and infinite values")
-        if self.json:
-            about = {"model": self.model, "critic": str(self.critic), "data": str(self.data)}
-            print_json(described(summary.to_dict(), command="witness", **about))
-        else:
-            self._print(summary)
+        about = {"model": self.model, "critic": str(self.critic), "data": str(self.data)}
+        self.tell(described(summary.to_dict(), command="witness", **about), lambda: self._print(summary))
         return FITS
 
     def _print(self, summary: "Summary") -> None:
