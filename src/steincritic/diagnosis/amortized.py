@@ -12,8 +12,8 @@ from torch import Tensor
 
 from steincritic.data.arrays import ArrayLike, as_points
 from steincritic.data.points import ScoredPoints, scored
+from steincritic.diagnosis.by_scores import Gaps
 from steincritic.diagnosis.check import column_names
-from steincritic.diagnosis.gaps import Gaps
 from steincritic.diagnosis.points import benjamini_hochberg
 from steincritic.display import GRAY, axes, panel
 from steincritic.errors import DoubtfulWarning, InputError, check_level, listed
