@@ -82,10 +82,8 @@ def _bounded(patient: Patient, names: Sequence[str] | None) -> Iterator[Advice]:
     if x.shape[1] > 1 and bool((x >= 0).all()) and float(total.std()) <= 1e-6 * abs(float(total.mean())):
         yield (
             "bounded columns",
-            (
-                f'Each row sums to {float(total.mean()):.4g}: shares on a simplex. Pass bounds="simplex" '
-                "(--bounds simplex), or leave one column out."
-            ),
+            f'Each row sums to {float(total.mean()):.4g}: shares on a simplex. Pass bounds="simplex" '
+            "(--bounds simplex), or leave one column out.",
         )
         return
     whole, rounded = discrete_columns(x)
@@ -99,10 +97,8 @@ def _bounded(patient: Patient, names: Sequence[str] | None) -> Iterator[Advice]:
         name, low, high = ends[0]
         yield (
             "bounded columns",
-            (
-                f"Columns end at an edge: {told}. Scores know nothing of an edge: pass bounds= "
-                f'(--bounds "{name} {low:g} {high:g}"), and tests and sentences heed it.'
-            ),
+            f"Columns end at an edge: {told}. Scores know nothing of an edge: pass bounds= "
+            f'(--bounds "{name} {low:g} {high:g}"), and tests and sentences heed it.',
         )
 
 
