@@ -312,9 +312,9 @@ def test_the_defaults_that_the_help_of_fit_energy_names_are_those_of_the_library
 
 
 def test_names_that_the_command_line_repeats_to_start_quickly_are_those_of_the_library():
-    from steincritic.cli import check, options
+    from steincritic.cli import check, tested
     from steincritic.gof import choose
     from steincritic.report import folder
 
-    assert options.TESTS == tuple(choose.TESTS)
+    assert tested.TESTS == tuple(choose.TESTS)
     assert check.CHECK_FILES == folder.FILES
