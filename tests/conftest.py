@@ -37,9 +37,9 @@ def run(capfd, monkeypatch):
     """Runs a command line in this process: (exit code, standard output, standard error)."""
 
     from steincritic import cli
-    from steincritic.cli import dry_run
+    from steincritic.cli import tested
 
-    monkeypatch.setattr(dry_run, "SHORT", 1e9)  # no line about how long it takes, however slow the machine is
+    monkeypatch.setattr(tested, "SHORT", 1e9)  # no line about how long it takes, however slow the machine is
 
     def command(line, *more):
         with pytest.raises(SystemExit) as exited:

@@ -22,7 +22,7 @@ LAYERS = (
 MATHEMATICS = {"models", "stein", "critics", "training"}
 
 UPWARD = {  # (module, layer): why it may import that later layer, inside a function only
-    ("diagnosis/check.py", "report"): "results save themselves as a page, and draw themselves",
+    ("diagnosis/check_result.py", "report"): "results save themselves as a page, and draw themselves",
     ("training/fitted.py", "report"): "a history draws itself",
     ("training/critic.py", "report"): "a critic draws itself",
     ("gof/moment_box.py", "diagnosis"): "means and spreads by scores alone",

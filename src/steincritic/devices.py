@@ -8,17 +8,14 @@ from steincritic.errors import InputError
 DeviceLike = torch.device | str | None
 
 
-def best_device(x: Tensor) -> torch.device:
-    """Where x is if that is an accelerator, else a GPU where there is one."""
-    if x.device.type != "cpu" or not torch.cuda.is_available():
-        return x.device
-    return torch.device("cuda")
-
-
 def resolve_device(device: DeviceLike, x: Tensor) -> torch.device:
-    """The device that was asked for, if it can be used here; else the best one for x."""
+    """The device that was asked for, if it can be used here.
+
+    Else where x is if that is an accelerator, or a GPU where there is one.
+    """
     if device is None or device == "auto":
-        return best_device(x)
+        on_cpu = x.device.type == "cpu" and torch.cuda.is_available()
+        return torch.device("cuda") if on_cpu else x.device
     try:
         found = torch.device(device)
         torch.zeros(1, device=found)

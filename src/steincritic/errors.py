@@ -3,6 +3,9 @@
 import math
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from pathlib import Path
+
+_TABLES = (".npy", ".npz", ".csv", ".parquet")  # endings of data files
 
 
 class InputError(ValueError):
@@ -48,6 +51,19 @@ def did_you_mean(name: str, known: Iterable[str], *, dashes: str = "") -> str:
     """A hint at the nearest name, to be put after what was wrong; empty where none is near."""
     near = get_close_matches(name, list(known), n=1)
     return f"; did you mean {dashes}{near[0]}?" if near else ""
+
+
+def missing_file(path: Path) -> str:
+    """Why a path is not that of a data file."""
+    if path.is_dir():
+        return f"no such data file: {path} is a folder without parquet files; name a file in it"
+    if path.exists():
+        return f"no such data file: {path} is a pipe or a device; write its rows to a file"
+    if not path.parent.is_dir():
+        return f"no such data file: {path}; there is no folder {path.parent}"
+    names = [p.name for p in path.parent.iterdir() if p.suffix.lower() in _TABLES]
+    near = [n for n in names if Path(n).stem == path.stem] or get_close_matches(path.name, names)
+    return f"no such data file: {path}" + (f"; did you mean {', '.join(near)}?" if near else "")
 
 
 def check_level(level: float) -> None:

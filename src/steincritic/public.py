@@ -4,7 +4,8 @@ from steincritic import data, lenses, models
 from steincritic.critics.mlp import MLP
 from steincritic.data.points import ScoredPoints
 from steincritic.diagnosis.amortized import AmortizedResult, check_amortized
-from steincritic.diagnosis.check import CheckResult, check
+from steincritic.diagnosis.check import check
+from steincritic.diagnosis.check_result import CheckResult
 from steincritic.diagnosis.compare import compare
 from steincritic.diagnosis.comparison import Comparison
 from steincritic.diagnosis.doctor.doctor import Checkup, doctor

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from steincritic.data.conditional import Target
-    from steincritic.diagnosis.check import CheckResult
+    from steincritic.diagnosis.check_result import CheckResult
     from steincritic.gof.choose import TestName
     from steincritic.gof.result import GofResult
     from steincritic.gof.test import GofTest

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from steincritic.cli import dry_run
+from steincritic.cli import tested
 from steincritic.gof import combined, large, one_pass, streamed
 from steincritic.models import GaussianMixture
 
@@ -42,7 +42,7 @@ def test_a_dry_run_as_an_object(run):
 def test_the_first_line_says_how_long_unless_it_is_short(run, monkeypatch):
     asked = "test good.npy --model models.py:normal --test ksd --json"
     assert run(asked)[2] == ""
-    monkeypatch.setattr(dry_run, "SHORT", 0.0)
+    monkeypatch.setattr(tested, "SHORT", 0.0)
     code, out, err = run(asked)
     found = json.loads(out)
     assert code == 0 and err.startswith("steincritic: about ") and err.count("\n") == 1

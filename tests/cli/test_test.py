@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import steincritic as sc
-from steincritic.cli.options import TESTS
+from steincritic.cli.tested import TESTS
 from steincritic.models import GaussianMixture
 
 Q = GaussianMixture([[0.0, 0.0]])

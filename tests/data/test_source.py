@@ -6,7 +6,7 @@ import pytest
 import steincritic as sc
 from steincritic.data.layout import Columns
 from steincritic.data.source import FileSource, as_source, first_row
-from steincritic.data.stream import estimated_rows, read_chunks
+from steincritic.data.tables import estimated_rows, read_chunks
 
 pa = pytest.importorskip("pyarrow")
 from pyarrow import parquet  # noqa: E402

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from steincritic.data import Columns, read_chunks, read_table
-from steincritic.data.stream import estimated_rows
+from steincritic.data.tables import estimated_rows
 from steincritic.data.tail import TailReader
 from steincritic.errors import InputError
 

@@ -5,7 +5,7 @@ import torch
 
 import steincritic as sc
 from steincritic.data.points import score_points
-from steincritic.diagnosis.gaps import Gaps
+from steincritic.diagnosis.by_scores import Gaps
 from steincritic.rng import generator
 
 COVARIANCE = torch.tensor([[1.0, 0.9, 0.0], [0.9, 1.0, 0.0], [0.0, 0.0, 4.0]], dtype=torch.float64)

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from steincritic.diagnosis.check import CheckResult, check
+from steincritic.diagnosis.check import check
+from steincritic.diagnosis.check_result import CheckResult
 from steincritic.models import GaussianMixture
 from steincritic.report.page import About, render
 from steincritic.rng import generator

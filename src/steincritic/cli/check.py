@@ -8,23 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from steincritic.cli.dry_run import Enough, Teller
 from steincritic.cli.guard import FITS, REJECTED, after, described, print_json
-from steincritic.cli.large import LargeData
-from steincritic.cli.options import (
-    Advanced,
-    AsJson,
-    Common,
-    check_writable,
-    device_named,
-    parse_bounds,
-    parse_shape,
-)
+from steincritic.cli.options import Advanced, AsJson, Common, check_writable, device_named, parse_shape
+from steincritic.cli.tested import Enough, Teller, Tested
 from steincritic.errors import InputError
 
 if TYPE_CHECKING:
     from steincritic.data.source import Source
-    from steincritic.diagnosis.check import CheckResult
+    from steincritic.diagnosis.check_result import CheckResult
     from steincritic.gof.forecast import Part
     from steincritic.gof.large import WentBy
     from steincritic.gof.result import GofResult
@@ -37,7 +28,7 @@ _FINDINGS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check(Common, AsJson, LargeData):
+class Check(Common, AsJson, Tested):
     """Test whether data could come from a model, and show where the model fails.
 
     Exit code 0: not rejected, 1: rejected, 2: error.
@@ -72,7 +63,7 @@ class Check(Common, AsJson, LargeData):
     def __call__(self) -> int:
         from steincritic.cli.printing import print_files, print_lines, print_verdict
 
-        teller = self.teller()
+        teller = Teller(alone=self.dry_run)
         try:
             by = self.went_by(teller)
             test, result, about = self._of_loaded(teller) if by is None else self._of_sample(by)
@@ -82,7 +73,7 @@ class Check(Common, AsJson, LargeData):
         content = described((result or test).to_dict(), command="check", **about)
         lines = [test.summary()] if result is None else reading(result)
         if not self.json:
-            print_verdict(lines, title=self._title, rejected=test.rejected)
+            print_verdict(lines, title=self.title, rejected=test.rejected)
         with after(content):
             files = [] if self.out is None else self._written(result, content, self.out)
             files += self._told_to_ci(lines, content)
@@ -102,7 +93,6 @@ class Check(Common, AsJson, LargeData):
 
     def _of_loaded(self, teller: Teller) -> "Told":
         """Of a table that is held as a whole."""
-        from steincritic.data.points import model_and_points
         from steincritic.diagnosis.check import check
         from steincritic.diagnosis.forecast import part_of_diagnosis
         from steincritic.diagnosis.halves import FEWEST
@@ -110,11 +100,10 @@ class Check(Common, AsJson, LargeData):
 
         named, table, notes = self.load()
         check_shape(parse_shape(self.image_shape), table.x.shape[1])
-        model, points = model_and_points(named, table, device="cpu", bounds=parse_bounds(self.bounds))
-        assert model is not None
+        model, points = self.scored(named, table)
         teller.then = partial(part_of_diagnosis, model, points.to(device_named(self.device)).x)
         test = self.run(model, points, table.columns, notes, before=teller)
-        about = self.about(table.dropped)
+        about = self.about | {"dropped": table.dropped}
         if len(points) < FEWEST:  # few points can be tested, but not searched for where a model fails
             return test, None, about
         options: dict[str, Any] = {"level": self.level, "fdr": self.fdr, "seed": self.seed}
@@ -128,14 +117,10 @@ class Check(Common, AsJson, LargeData):
         from steincritic.report.page import check_shape
 
         check_shape(parse_shape(self.image_shape), len(by.columns))
-        about = self.about(by.result.examined.passed.dropped)
+        about = self.about | {"dropped": by.result.examined.passed.dropped}
         with after(described(by.result.to_dict(), command="check", **about)):
             result = check_sample(by, level=self.level, fdr=self.fdr, seed=self.seed, units=self.units)
         return result.test, result, about
-
-    @property
-    def _title(self) -> str:
-        return f"{self.data.name} against {self.model}"
 
     def _written(self, result: "CheckResult | None", content: dict[str, Any], folder: Path) -> list[Path]:
         from steincritic.files import write_json
@@ -145,7 +130,7 @@ class Check(Common, AsJson, LargeData):
         if result is None:
             write_json(folder / "result.json", content)
             return [folder / "result.json"]
-        about = About(title=self._title, command=command_line(), config=asdict(self))
+        about = About(title=self.title, command=command_line(), config=asdict(self))
         shape = parse_shape(self.image_shape)
         return save_check(result, folder, about=about, content=content, image_shape=shape)
 
@@ -155,7 +140,7 @@ class Check(Common, AsJson, LargeData):
 
         if self.junit is None:
             return []
-        write_atomically(self.junit, junit(lines, content, title=self._title))
+        write_atomically(self.junit, junit(lines, content, title=self.title))
         return [self.junit]
 
 

@@ -8,18 +8,16 @@ import tyro
 
 from steincritic.cli.guard import FITS, REJECTED, described
 from steincritic.cli.options import (
-    TESTS,
     Advanced,
     AsJson,
     Bounded,
     Common,
     Data,
     Options,
-    TestOptions,
-    doubts_in_the_result,
     model_named,
     parse_bounds,
 )
+from steincritic.cli.tested import TESTS, TestOptions, doubts_in_the_result
 from steincritic.errors import InputError
 
 if TYPE_CHECKING:

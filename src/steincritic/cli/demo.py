@@ -2,11 +2,12 @@
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from steincritic.cli.check import command_line, reading
-from steincritic.cli.guard import FITS, after, described, print_json
-from steincritic.cli.options import AsJson, Common, TestOptions
+from steincritic.cli.guard import FITS, after, described
+from steincritic.cli.options import AsJson, Common
+from steincritic.cli.tested import TestOptions
 from steincritic.errors import InputError, check_count
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Demo(Common, AsJson, TestOptions):
         check_count(self.n, name="n")
 
     def __call__(self) -> int:
-        from steincritic.cli.printing import print_files, print_verdict
+        from steincritic.cli.printing import print_files, print_lines, print_verdict
         from steincritic.data.points import scored
         from steincritic.diagnosis.check import check
         from steincritic.report.folder import save_check
@@ -56,16 +57,10 @@ class Demo(Common, AsJson, TestOptions):
             found[name] = result.to_dict() | {"files": [str(file) for file in files]}
             if not self.json:
                 print_files(files)
-        self._end(found, first=self.out / cases[0][0] / "report.html")
+        first = self.out / cases[0][0] / "report.html"
+        content = described({"cases": found}, command="demo", problem=self.problem)
+        self.tell(content, lambda: print_lines(f"Open {first} in a browser."))
         return FITS
-
-    def _end(self, found: dict[str, Any], *, first: Path) -> None:
-        if self.json:
-            print_json(described({"cases": found}, command="demo", problem=self.problem))
-            return
-        from steincritic.cli.printing import print_lines
-
-        print_lines(f"Open {first} in a browser.")
 
 
 Cases = list[tuple[str, str, "Points"]]

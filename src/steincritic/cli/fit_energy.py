@@ -1,6 +1,5 @@
 """fit-energy: learn an energy model from data by its Stein discrepancy."""
 
-import math
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -8,7 +7,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from steincritic.cli.guard import FITS, after, described, print_json
+from steincritic.cli.guard import FITS, after, described
 from steincritic.cli.options import (
     Advanced,
     AsJson,
@@ -200,7 +199,7 @@ class FitEnergy(Common, AsJson, OnDevice, Seeded, Data):
         return done * self.pictures // config.steps > before * self.pictures // config.steps
 
     def _write(self, fitted: "FittedEnergy", config: "Learning") -> None:
-        from steincritic.files import write_json
+        from steincritic.files import plain, write_json
         from steincritic.models.saved import save_model
 
         save_model(fitted.model, self.out / "model.safetensors")
@@ -209,31 +208,24 @@ class FitEnergy(Common, AsJson, OnDevice, Seeded, Data):
             "energy": self.energy,
             "seed": self.seed,
             "learning": asdict(config),
-            "history": _numbers(fitted),
+            "history": plain(dict(fitted.history)),
         }
         write_json(self.out / "history.json", content)
 
     def _show(self, fitted: "FittedEnergy", dropped: int, notes: tuple[str, ...]) -> None:
-        files = [self.out / name for name in FILES]
-        if self.json:
-            about = {"energy": self.energy, "data": str(self.data), "dropped": dropped, "seed": self.seed}
-            last = {name: values[-1] for name, values in _numbers(fitted).items()}
-            content = {"model": str(files[0]), "last": last, "files": [str(file) for file in files]}
-            print_json(described(content, command="fit-energy", **about))
-            return
         from steincritic.cli.printing import print_files, print_lines, print_panel
+        from steincritic.files import plain
 
-        print_panel([_verdict(fitted), *notes], title=str(self.data))
-        print_files(files)
-        print_lines(f"Test it on other rows: steincritic check OTHER_ROWS --model {files[0]}")
+        def show() -> None:
+            print_panel([_verdict(fitted), *notes], title=str(self.data))
+            print_files(files)
+            print_lines(f"Test it on other rows: steincritic check OTHER_ROWS --model {files[0]}")
 
-
-def _numbers(fitted: "FittedEnergy") -> dict[str, list[float | None]]:
-    """The history as JSON has it: seven digits, null for what is not finite."""
-    return {
-        name: [float(f"{value:.7g}") if math.isfinite(value) else None for value in values.tolist()]
-        for name, values in fitted.history.items()
-    }
+        files = [self.out / name for name in FILES]
+        about = {"energy": self.energy, "data": str(self.data), "dropped": dropped, "seed": self.seed}
+        last = {name: plain(float(values[-1])) for name, values in fitted.history.items()}
+        content = {"model": str(files[0]), "last": last, "files": [str(file) for file in files]}
+        self.tell(described(content, command="fit-energy", **about), show)
 
 
 def _verdict(fitted: "FittedEnergy") -> str:

@@ -6,11 +6,9 @@ shows `Advanced` options after the others.
 """
 
 import csv
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
@@ -20,23 +18,12 @@ from steincritic.cli.folders import prepare
 from steincritic.cli.guard import after, print_json
 from steincritic.cli.parsing import ADVANCED
 from steincritic.cluster import check_address
-from steincritic.errors import (
-    DoubtfulWarning,
-    InputError,
-    check_choice,
-    check_count,
-    check_level,
-    did_you_mean,
-)
+from steincritic.errors import InputError, check_count, did_you_mean, missing_file
 
 if TYPE_CHECKING:
     import torch
 
     from steincritic.data.layout import Columns, Table
-    from steincritic.data.points import ScoredPoints
-    from steincritic.gof.forecast import Forecast
-    from steincritic.gof.result import GofResult
-    from steincritic.gof.test import GofTest
     from steincritic.models import base
 
 T = TypeVar("T")
@@ -44,10 +31,7 @@ Advanced = Annotated[T, ADVANCED]
 Engine = Literal["serial", "local", "dask"]  # of sweeps, whose jobs are whole programs
 DataPath = tyro.conf.Positional[Path]
 
-TESTS = ("combined", "crossfit", "split", "ksd", "ksdagg", "fssd")
-TOLERANCES = ("moments", "fisher", "foreign")
 _STDIN = "-"
-_TABLES = (".npy", ".npz", ".csv", ".parquet")
 
 
 class Options:
@@ -95,13 +79,13 @@ class AsJson(Options):
     json: bool = False
     """Print one JSON object on standard output and nothing else."""
 
-    def tell(self, content: dict[str, Any], show: Callable[[], None], file: str) -> None:
-        """Show a result; its object goes to the file in the folder of --out, or to standard output."""
+    def tell(self, content: dict[str, Any], show: Callable[[], None], file: str | None = None) -> None:
+        """Show a result, or print its object, which goes to a file in the folder of --out too."""
         from steincritic.files import write_json
 
         if not self.json:
             show()
-        if self.folder is not None:
+        if file is not None and self.folder is not None:
             with after(content):
                 write_json(self.folder / file, content)
         if self.json:
@@ -275,126 +259,6 @@ class OnEngine(Options):
         return using(self.engine, self.address)
 
 
-@dataclass(frozen=True, kw_only=True)
-class TestOptions(OnEngine, OnDevice, Seeded):
-    """Which test, and its settings: all that the command line knows about tests is here."""
-
-    __test__: ClassVar[bool] = False  # not one for pytest
-
-    test: str | None = None
-    """combined, crossfit, split, ksd, ksdagg or fssd; by default the program decides and says why."""
-    level: float = 0.05
-    """Accepted probability of a false alarm."""
-    tolerance: Advanced[str | None] = None
-    """Ask "wrong by more than this?": 0.05 for means and spreads of columns, fisher:0.1 or foreign:0.03."""
-    draws: Advanced[int | None] = None
-    """Number of null draws B; by default that of the test."""
-    precision: Advanced[float | None] = None
-    """Smallest p-value that is wanted of the combined test, such as 0.001; decides the null draws."""
-    dependent: Advanced[bool] = False
-    """Rows are in time order and depend on each other: test by scores alone, with a random sign per
-    block."""
-    cache: Advanced[bool] = True
-    """Keep null runs on disk and use them again."""
-
-    tests: ClassVar[tuple[str, ...]] = TESTS
-
-    @property
-    def kept(self) -> str:
-        if not self.cache:
-            return super().kept
-        return "no result was written; null runs that are in the cache by now are used by the next run"
-
-    def check(self) -> None:
-        super().check()
-        check_level(self.level)
-        if self.test is not None:
-            check_choice(self.test, name="test", choices=self.tests)
-        if self.tolerance is not None:
-            _check_tolerance(self.tolerance)
-            if self.test is not None:
-                raise InputError("pass --test or --tolerance, not both: a tolerance has a test of its own")
-        if self.draws is not None:
-            check_count(self.draws, name="draws")
-        if self.precision is not None and not 0 < self.precision < 1:
-            raise InputError(f"precision is a p-value in (0, 1), such as 0.001: got {self.precision!r}")
-        if self.precision is not None and self.draws is not None:
-            raise InputError("pass --draws or --precision, not both: the precision decides the draws")
-
-    def run(
-        self,
-        model: "base.Model",
-        points: "ScoredPoints",
-        names: Sequence[str] | None = None,
-        notes: tuple[str, ...] = (),
-        before: "Callable[[Forecast], None] | None" = None,
-    ) -> "GofResult":
-        """Test the model on the points, with these settings; the notes go with the result."""
-        from dataclasses import replace
-
-        from steincritic.gof.choose import choose_test, gof_test
-        from steincritic.gof.tolerance import as_tolerance
-
-        asked = self.test if self.tolerance is None else as_tolerance(self.tolerance)
-        chosen, reason = choose_test(asked, model, len(points))
-        test = self.with_settings(chosen)
-        with doubts_in_the_result():
-            result = gof_test(
-                model,
-                points,
-                test,
-                self.level,
-                self.seed,
-                self.device,
-                dependent=self.dependent,
-                names=names,
-                before=before,
-            )
-        why = (f"Test {chosen.name}: {reason}.",) if reason and not self.dependent else ()
-        return replace(result, notes=(*why, *result.notes, *notes))
-
-    def for_each(self) -> "GofTest | Literal['none'] | None":
-        """The same for functions that test several models themselves."""
-        from steincritic.gof.choose import TESTS as VALUES
-
-        if self.dependent:
-            raise InputError("--dependent is for check and test, which look at one model")
-        if self.tolerance is not None:
-            raise InputError("--tolerance is for check and test, which look at one model")
-        if self.test == "none":
-            return "none"
-        if self.test is not None:
-            return self.with_settings(VALUES[self.test])
-        if (self.draws, self.precision) != (None, None) or not self.cache:
-            raise InputError("--draws, --precision and --no-cache set up one test: name it with --test")
-        return None
-
-    def with_settings(self, test: "GofTest") -> "GofTest":
-        """The test with what these options change of it."""
-        from dataclasses import replace
-
-        from steincritic.gof.combined import Combined
-        from steincritic.gof.crossfit import CrossFit
-
-        if isinstance(test, Combined | CrossFit):
-            test = replace(test, cache=self.cache)
-        elif self.engine is not None:
-            raise InputError(f"--engine spreads null runs of combined and crossfit; {test.name} has none")
-        if isinstance(test, Combined):
-            return replace(test, draws=self.draws, precision=self.precision)
-        if self.precision is not None:
-            raise InputError(f"--precision is for the combined test; for {test.name} pass --draws")
-        return test if self.draws is None else replace(test, draws=self.draws)  # type: ignore[type-var]
-
-
-@contextmanager
-def doubts_in_the_result() -> Iterator[None]:
-    """What is printed with a result is not warned of as well."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DoubtfulWarning)
-        yield
-
-
 def model_named(spec: str) -> "base.Model":
     from steincritic.models.base import as_model
 
@@ -431,17 +295,8 @@ def check_writable(path: Path) -> None:
 
 def check_data(path: Path) -> None:
     """There is such a file, or such a folder of parquet files. What is in it is seen when it is read."""
-    if path.is_file() or (path.is_dir() and any(path.glob("*.parquet"))):
-        return
-    if path.is_dir():
-        raise InputError(f"no such data file: {path} is a folder without parquet files; name a file in it")
-    if path.exists():
-        raise InputError(f"no such data file: {path} is a pipe or a device; write its rows to a file")
-    if not path.parent.is_dir():
-        raise InputError(f"no such data file: {path}; there is no folder {path.parent}")
-    names = [p.name for p in path.parent.iterdir() if p.suffix.lower() in _TABLES]
-    near = [n for n in names if Path(n).stem == path.stem] or get_close_matches(path.name, names)
-    raise InputError(f"no such data file: {path}" + (f"; did you mean {', '.join(near)}?" if near else ""))
+    if not (path.is_file() or (path.is_dir() and any(path.glob("*.parquet")))):
+        raise InputError(missing_file(path))
 
 
 def parse_shape(text: str | None) -> tuple[int, ...] | None:
@@ -453,21 +308,6 @@ def parse_shape(text: str | None) -> tuple[int, ...] | None:
     if not whole or not (len(parts) == 2 or (len(parts) == 3 and parts[2] in ("3", "4"))):
         raise InputError(f"image-shape is height x width, for example 28x28, or 32x32x3; got {text!r}")
     return tuple(map(int, parts))
-
-
-def _check_tolerance(text: str) -> None:
-    """As `gof.tolerance` has it, without torch."""
-    kind, _, size = text.rpartition(":")
-    try:
-        value = float(size)
-    except ValueError:
-        value = 0.0
-    share = kind.strip() != "fisher"
-    if kind.strip() not in ("", *TOLERANCES) or not (0 < value < 1 if share else 0 < value < float("inf")):
-        raise InputError(
-            "tolerance is a share such as 0.05, or fisher:0.1, or foreign:0.03; "
-            f"got {text!r}{did_you_mean(kind, TOLERANCES)}"
-        )
 
 
 def parse_bounds(text: str | None) -> Any:

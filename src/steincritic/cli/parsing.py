@@ -1,4 +1,4 @@
-"""From arguments to a command: what tyro would refuse with a box of text is refused here in one line.
+"""From arguments and a settings file to a command; what tyro would refuse with a box is refused in one line.
 
 tyro makes the command's object; the options, and so the names and types that are checked here, are the fields
 of the command's dataclass, and the help is made of their docstrings.
@@ -9,9 +9,10 @@ import io
 import re
 import shutil
 import textwrap
+import tomllib
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import redirect_stderr
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
@@ -19,8 +20,7 @@ from typing import Any, Literal, TypeVar
 
 import tyro
 
-from steincritic.cli.config_file import arguments_from
-from steincritic.errors import InputError, did_you_mean
+from steincritic.errors import FileFormatError, InputError, did_you_mean
 
 C = TypeVar("C", bound=Callable[[], int])
 
@@ -79,7 +79,7 @@ def parsed(name: str, command: type[C], arguments: list[str]) -> C:
     options = {option.name: option for option in options_of(command)}
     given = _given(arguments, options, prog)
     if "config" in given:
-        arguments = [*arguments, *arguments_from(Path(given["config"][-1]), options, given)]
+        arguments = [*arguments, *_from_file(Path(given["config"][-1]), options, given)]
         given = _given(arguments, options, prog)
     missing = [option for option in options.values() if option.required and option.name not in given]
     if missing:
@@ -192,3 +192,58 @@ def _named(flag: str, options: dict[str, Option], prog: str) -> Option:
         )
         raise InputError(f"no option {flag}{near} (see {prog} --help)")
     return known[name]
+
+
+def _from_file(path: Path, options: Mapping[str, Option], given: Container[str]) -> list[str]:
+    """The settings of a file as arguments, less those given on the command line, which has the last word."""
+    return [
+        argument
+        for name, value in _settings(path, options).items()
+        if name not in given
+        for argument in _as_arguments(options[name], value, path.parent)
+    ]
+
+
+def _settings(path: Path, options: Mapping[str, Option]) -> dict[str, Any]:
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise InputError(f"settings file {path} is a pipe or a device; write the settings to a file")
+    try:
+        settings = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"no such settings file: {path}") from None
+    except OSError as error:
+        raise InputError(f"settings file {path} cannot be read: {error.strerror}") from None
+    except RecursionError:
+        raise FileFormatError(f"{path} nests its values too deeply for settings") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise FileFormatError(f"{path} is no TOML file: {error}") from None
+    known = sorted(set(options) - {"config"})
+    for name in settings:
+        if name.replace("-", "_") not in known:
+            hint = did_you_mean(name, known) or f", which is none of {', '.join(known)}"
+            raise InputError(f"{path} sets {name!r}{hint}")
+    return {name.replace("-", "_"): value for name, value in settings.items()}
+
+
+def _as_arguments(option: Option, value: Any, folder: Path) -> list[str]:
+    if isinstance(value, dict) or (isinstance(value, list) and not option.many):
+        raise InputError(f"{option.name} in the settings file must be one value, got {value!r}")
+    if option.kind is bool:
+        if not isinstance(value, bool):
+            raise InputError(f"{option.name} in the settings file must be true or false, got {value!r}")
+        return [option.shown if value else f"--no-{option.name.replace('_', '-')}"]
+    values = [_placed(option, str(one), folder) for one in (value if isinstance(value, list) else [value])]
+    if option.positional:
+        return values
+    return [f"{option.shown}={one}" for one in values]
+
+
+def _placed(option: Option, value: str, folder: Path) -> str:
+    """Files are named as seen from the settings file: a path, or the file in the name of a model."""
+    if option.kind is Path and value != "-":
+        return str(folder / value)
+    kind = "rbm:" if value.startswith("rbm:") else ""
+    file = value.removeprefix(kind)
+    if option.name == "model" and (kind or file.endswith(".safetensors") or ".py:" in file):
+        return f"{kind}{folder / file}"
+    return value

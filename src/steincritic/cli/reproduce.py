@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import tyro
 
-from steincritic.cli.guard import FITS, described, print_json
+from steincritic.cli.guard import FITS, described
 from steincritic.cli.options import (
     Advanced,
     AsJson,
@@ -135,14 +135,13 @@ class Reproduce(Common, AsJson, OnDevice, Seeded):
             address=self.address,
             redraw=self.redraw,
         )
-        if self.json:
-            files = [str(file) for file in found.files]
-            print_json(
-                described({"table": found.table, "files": files}, command="reproduce", study=self.name)
-            )
-            return FITS
-        print_markdown(found.table)
-        print_files(found.files)
+
+        def show() -> None:
+            print_markdown(found.table)
+            print_files(found.files)
+
+        content = {"table": found.table, "files": [str(file) for file in found.files]}
+        self.tell(described(content, command="reproduce", study=self.name), show)
         return FITS
 
     def _list(self) -> int:
@@ -150,10 +149,8 @@ class Reproduce(Common, AsJson, OnDevice, Seeded):
 
         studies = {point.name: cast(Study, point.load()) for point in entry_points(group=GROUP)}
         rows = [(name, study.title, study.takes) for name, study in sorted(studies.items())]
-        if self.json:
-            print_json(described({"studies": rows}, command="reproduce"))
-        else:
-            print_table(("study", "what it is", "takes"), rows, title="Studies")
+        content = described({"studies": rows}, command="reproduce")
+        self.tell(content, lambda: print_table(("study", "what it is", "takes"), rows, title="Studies"))
         return FITS
 
 

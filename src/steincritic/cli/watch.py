@@ -77,7 +77,7 @@ class Watch(Common, AsJson, OnDevice, Model, Data):
             check_writable(self.state)
 
     def __call__(self) -> int:
-        from steincritic.data.stream import check_rows
+        from steincritic.data.tables import check_rows
         from steincritic.gof.sequential import watch
         from steincritic.gof.watch_state import load_watch
         from steincritic.shapes import counted
@@ -115,7 +115,7 @@ class Watch(Common, AsJson, OnDevice, Model, Data):
         import torch
 
         from steincritic.data.points import arranged, score_points
-        from steincritic.data.stream import STDIN
+        from steincritic.data.tables import STDIN
         from steincritic.models.bounded import coordinates_of, unbounded
         from steincritic.models.coordinates import entered
 

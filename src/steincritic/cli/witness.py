@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from steincritic.cli.guard import FITS, described, print_json
+from steincritic.cli.guard import FITS, described
 from steincritic.cli.options import (
     Advanced,
     AsJson,
@@ -84,7 +84,7 @@ class Witness(Common, AsJson, OnEngine, OnDevice, _CriticFile, Model, Data):
                 raise InputError(f"--out {out} is the {name}; name another file")
 
     def __call__(self) -> int:
-        from steincritic.data.stream import estimated_rows, read_chunks
+        from steincritic.data.tables import estimated_rows, read_chunks
         from steincritic.files import atomic_file, csv_text
         from steincritic.training.critic import load_critic
         from steincritic.training.progress import StepBar
@@ -104,16 +104,13 @@ class Witness(Common, AsJson, OnEngine, OnDevice, _CriticFile, Model, Data):
                 bar.advance(len(found.values) + found.table.dropped)
         if summary.rows == 0:
             raise InputError(f"no row of {self.data} is free of NaN and infinite values")
-        if self.json:
-            about = {"model": self.model, "critic": str(self.critic), "data": str(self.data)}
-            print_json(described(summary.to_dict(), command="witness", **about))
-        else:
-            self._print(summary)
+        about = {"model": self.model, "critic": str(self.critic), "data": str(self.data)}
+        self.tell(described(summary.to_dict(), command="witness", **about), lambda: self._print(summary))
         return FITS
 
     def _print(self, summary: "Summary") -> None:
         from steincritic.cli.printing import print_lines, print_table
-        from steincritic.data.stream import STDIN
+        from steincritic.data.tables import STDIN
 
         dropped = f", {summary.dropped} left out" if summary.dropped else ""
         name = "standard input" if str(self.data) == STDIN else str(self.data)
@@ -295,7 +292,7 @@ def _telling(shares: "np.ndarray", names: list[str]) -> list[str]:
 
 
 def _check_finite(values: "np.ndarray", rows: "Rows", name: str) -> None:
-    from steincritic.data.stream import bad_rows
+    from steincritic.data.tables import bad_rows
 
     bad = bad_rows(values)
     if bad.any():

@@ -6,8 +6,7 @@ from steincritic.data.layout import Columns, Rows, Table
 from steincritic.data.points import ScoredPoints, sample_points, score_points, scored
 from steincritic.data.posteriordb import Posterior, posteriordb
 from steincritic.data.problems import Problem, mixture, mixture_1d, problem
-from steincritic.data.stream import read_chunks
-from steincritic.data.tables import read_table
+from steincritic.data.tables import read_chunks, read_table
 
 __all__ = [
     "Columns",

@@ -27,6 +27,7 @@ from torch import Tensor
 
 from steincritic.data.arrays import as_float_tensor, as_points
 from steincritic.errors import InputError, check_count, first_line, listed
+from steincritic.models.adapters.stan import of_fit
 from steincritic.models.base import ConstrainedModel, Model, coordinate_names, dimension, own_dtype
 
 DrawsLike: TypeAlias = Any  # whatever the table above has; objects of other libraries are not imported
@@ -101,9 +102,7 @@ def _named(draws: DrawsLike, chains: int, *, by_name: bool) -> tuple[Named | Non
     if hasattr(draws, "stan_variables"):
         return _grouped(draws.stan_variables(), int(getattr(draws, "chains", chains))), []
     if hasattr(draws, "param_names") and hasattr(draws, "num_chains"):
-        shapes = dict(zip(draws.param_names, draws.dims, strict=True))
-        flat = {k: np.moveaxis(np.asarray(draws[k]), -1, 0).reshape(-1, *s) for k, s in shapes.items()}
-        return _grouped(flat, int(draws.num_chains)), []
+        return _grouped(of_fit(draws), int(draws.num_chains)), []
     if hasattr(draws, "columns") and hasattr(draws, "to_numpy") and by_name:
         draws = {str(name): np.asarray(draws[name]) for name in draws.columns}
     if isinstance(draws, Mapping):

@@ -9,7 +9,7 @@ import numpy as np
 
 from steincritic.data.binary import check_shape, native, numbered_names, wrong_dtype
 from steincritic.data.layout import Rows, Table
-from steincritic.data.stream import finite
+from steincritic.data.tables import finite
 from steincritic.engine import cluster_in_use
 from steincritic.errors import InputError
 

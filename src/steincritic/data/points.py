@@ -135,7 +135,6 @@ def model_and_points(
     x: PointsLike,
     *,
     device: DeviceLike = None,
-    name: str = "x",
     bounds: Bounds | None = None,
     names: Sequence[str] | None = None,
 ) -> tuple[Model | None, ScoredPoints]:
@@ -151,9 +150,9 @@ def model_and_points(
     x = load_table(x) if isinstance(x, str | Path) else x
     if bounds is not None:
         adapted = within_bounds(adapted, bounds, arranged(x, adapted), names)
-    points = scored(adapted, x, name=name, names=names)
+    points = scored(adapted, x, names=names)
     if points.x.ndim != 2:
-        raise InputError(f"{name} must have shape (n, d), got {tuple(points.x.shape)}")
+        raise InputError(f"x must have shape (n, d), got {tuple(points.x.shape)}")
     return unbounded(adapted), points.to(device=resolve_device(device, points.x))
 
 
@@ -168,7 +167,7 @@ def within_bounds(
         dim = x.dim if isinstance(x, ScoredPoints) else as_points(x).shape[1]
     elif dim is None:
         dim = len(bounds) if isinstance(bounds, list | tuple) else sample_points(model, 1, seed=0).dim
-    columns = [f"x{j + 1}" for j in range(dim)] if names is None else list(names)
+    columns = list(numbered_names(dim) if names is None else names)
     if names is None and x is not None and len(stated := getattr(x, "columns", ())) == dim:
         columns = list(map(str, stated))
     return BoundedModel(model, as_box(bounds, columns))

@@ -97,12 +97,7 @@ def _unpacked(path: Path) -> Any:
             return json.loads(archive.read(part))
     except FileFormatError:
         raise
-    except (
-        *_DAMAGE,
-        IndexError,
-        RuntimeError,
-        NotImplementedError,
-    ) as error:  # the last: encrypted, packed oddly
+    except (*_DAMAGE, IndexError, RuntimeError, NotImplementedError) as error:  # encrypted, packed oddly
         raise FileFormatError(f"{path} cannot be read: {first_line(error)}; take another copy") from None
 
 

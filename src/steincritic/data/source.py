@@ -17,7 +17,7 @@ from steincritic.data.arrays import ArrayLike, as_float_tensor
 from steincritic.data.binary import check_shape, native, numbered_names, wrong_dtype
 from steincritic.data.collection import Collection, is_collection
 from steincritic.data.layout import Columns, Rows, Table
-from steincritic.data.stream import estimated_rows, finite, read_chunks
+from steincritic.data.tables import estimated_rows, finite, read_chunks
 from steincritic.errors import InputError
 from steincritic.rng import Source as Random
 

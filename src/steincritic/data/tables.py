@@ -1,16 +1,25 @@
-"""Whole tables from files: the numbers and the names of their columns."""
+"""Tables from files, whole or a chunk of rows at a time, and from standard input."""
 
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
-from steincritic.data.layout import Columns, Table
-from steincritic.data.stream import bad_rows, checked_path, file_blocks
-from steincritic.errors import InputError, listed
+from steincritic.data.binary import numpy_blocks, numpy_rows, parquet_blocks, parquet_rows
+from steincritic.data.delimited import CsvParser
+from steincritic.data.layout import Columns, Rows, Table
+from steincritic.errors import FileFormatError, InputError, check_count, listed, missing_file
 
+STDIN = "-"
+_SHOWN, _EMPTY = 8, 5  # columns that a message names, and empty ones
+_SAMPLE = 2**16  # bytes of a csv file by which its rows are estimated
 _BLOCK = 2**16  # rows of csv and parquet read at a time
 _WHOLE = 2**62
-_SHOWN = 5  # columns that a message names
 
 
 def read_table(path: str | Path, *, drop_nan: bool = False, columns: Columns | None = None) -> Table:
@@ -48,10 +57,177 @@ def load_table(path: str | Path, columns: Columns | None = None) -> Table:
     return Table.cat(list(file_blocks(path, rows, columns or Columns())))
 
 
+def read_chunks(
+    source: str | Path, *, rows: int = 100_000, drop_nan: bool = False, columns: Columns | None = None
+) -> Iterator[Table]:
+    """Read npy, npz, csv, parquet or a folder of parquet parts, or csv from standard input for "-".
+
+    In constant memory, but for an array in an npz file that is stored column by column. Rows with NaN or
+    infinite values are an error that names the first, or are left out. Nothing is unpickled.
+    """
+    check_count(rows, name="rows")
+    chosen, name = columns or Columns(), "standard input" if str(source) == STDIN else str(source)
+    if str(source) == STDIN:
+        blocks = _text_blocks(sys.stdin.buffer, name, rows, chosen)
+    else:
+        blocks = file_blocks(source, rows, chosen)
+    return (finite(block, name, drop_nan=drop_nan, way_out=_LEAVE_OUT) for block in blocks)
+
+
+def estimated_rows(source: str | Path) -> int:
+    """How many rows there will be: exact but for csv, where it is a guess; 0 for standard input."""
+    if str(source) == STDIN:
+        return 0
+    path = checked_path(source)
+    with reading(path):
+        return sum(map(parquet_rows, parts_of(path))) if path.is_dir() else _kind(path)[1](path)
+
+
+def file_blocks(path: str | Path, rows: int, columns: Columns) -> Iterator[Table]:
+    """Blocks of floats of a file, of at least one row each and one in all; they may hold NaN."""
+    path = checked_path(path)
+    if path.is_dir():
+        yield from _parts_blocks(path, rows, columns)
+        return
+    with reading(path):
+        yield from _kind(path)[0](path, rows, columns)
+
+
+def parts_of(folder: Path) -> list[Path]:
+    """The parquet files of a folder, by name; those that begin with a dot or an underscore are not data."""
+    parts = sorted(path for path in folder.glob("*.parquet") if path.is_file())
+    return [path for path in parts if path.name[0] not in "._"]
+
+
+def _parts_blocks(folder: Path, rows: int, columns: Columns) -> Iterator[Table]:
+    """One part after the other; they have the columns of the first one, in any order."""
+    first: Path | None = None
+    names: tuple[str, ...] = ()
+    start = 0
+    for part in parts_of(folder):
+        with reading(part):
+            if not parquet_rows(part):
+                continue
+            for block in parquet_blocks(part, rows, columns):
+                if first is None:
+                    first, names = part, block.columns
+                if set(block.columns) != set(names):
+                    raise InputError(_other_columns(part, block.columns, first, names))
+                numbers = Rows(block.rows.numbers + start, None, block.rows.ids)
+                yield replace(block.take(names), rows=numbers)
+            start += parquet_rows(part)
+    if first is None:
+        raise FileFormatError(f"{folder} must hold rows of numbers, its parquet files have none")
+
+
+def _other_columns(part: Path, has: Sequence[str], first: Path, names: Sequence[str]) -> str:
+    lacks, more = ([n for n in a if n not in b] for a, b in ((names, has), (has, names)))
+    said = [f"{verb} {listed(found, _SHOWN)}" for verb, found in (("lacks", lacks), ("has", more)) if found]
+    return (
+        f"{part} has other columns than {first.name}: it {' and '.join(said)}; give all parts one schema, or "
+        "name the columns that all of them have with --columns"
+    )
+
+
+def _kind(path: Path) -> "tuple[_Reader, Callable[[Path], int]]":
+    return _KINDS[path.suffix.lower()]
+
+
+def checked_path(path: str | Path) -> Path:
+    """The path, if it is that of a file of a kind that can be read, or of a folder with parquet parts."""
+    path = Path(path)
+    if path.is_dir() and parts_of(path):
+        return path
+    if not path.is_file():
+        raise InputError(missing_file(path))
+    if path.suffix.lower() not in _KINDS:
+        came = f"got {path.suffix}" if path.suffix else "it has no ending"
+        raise FileFormatError(
+            f"{path} must end in one of {', '.join(_KINDS)}, {came}; text with commas, semicolons or tabs "
+            "can be renamed to .csv"
+        )
+    return path
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """What goes wrong while reading, in one line that names the file."""
+    try:
+        yield
+    except InputError:
+        raise
+    except MemoryError:
+        raise InputError(f"{path} does not fit into memory; take a part of its rows") from None
+    except OSError as error:
+        raise FileFormatError(f"{path} cannot be read: {error.strerror or error}") from None
+    except Exception as error:
+        first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
+        kind = path.suffix[1:].lower()
+        raise FileFormatError(
+            f"{path} cannot be read as {kind}: {first_line}; it is damaged or no {kind} file"
+        ) from None
+
+
+def bad_rows(x: np.ndarray) -> np.ndarray:
+    """Which rows hold NaN or infinite values."""
+    return np.asarray(~np.isfinite(x).all(axis=1))
+
+
+_LEAVE_OUT = "repair such rows or leave them out with --drop-nan (drop_nan=True)"
+
+
+def finite(table: Table, source: str, *, drop_nan: bool = False, way_out: str = "drop or repair it") -> Table:
+    """The table without rows that hold NaN or infinite values; the first is named where they may not be."""
+    bad = bad_rows(table.x)
+    if not bad.any():
+        return table
+    if not drop_nan:
+        raise InputError(
+            f"{source} has NaN or infinite values in row {table.rows.name(int(bad.argmax()))}; {way_out}"
+        )
+    return table.without(bad)
+
+
 def _empty(table: Table) -> str:
     """A hint at columns without any number, such as one behind a last separator."""
     holds = np.isfinite(table.x).any(0)
     names = [name for name, some in zip(table.columns, holds, strict=True) if not some]
     if not names or not holds.any():
         return ""
-    return f"; no number is in {listed(names, _SHOWN)}, so perhaps --exclude {','.join(names[:_SHOWN])}"
+    return f"; no number is in {listed(names, _EMPTY)}, so perhaps --exclude {','.join(names[:_EMPTY])}"
+
+
+def _csv_blocks(path: Path, rows: int, columns: Columns) -> Iterator[Table]:
+    with path.open("rb") as file:
+        yield from _text_blocks(file, str(path), rows, columns)
+
+
+def _text_blocks(file: IO[bytes], source: str, rows: int, columns: Columns) -> Iterator[Table]:
+    parser = CsvParser(source, columns)
+    while lines := list(islice(file, rows)):
+        if len(table := parser.parse(lines)):
+            yield table
+    check_rows(parser)
+
+
+def check_rows(parser: CsvParser) -> None:
+    """Raise if there were none."""
+    if parser.rows == 0:
+        came = f"only the header {', '.join(parser.columns)}" if parser.columns else "nothing"
+        raise FileFormatError(f"{parser.source} must hold rows of numbers, it holds {came}")
+
+
+def _csv_rows(path: Path) -> int:
+    with path.open("rb") as file:
+        sample = file.read(_SAMPLE)
+    lines = max(1, sample.count(b"\n"))
+    return round(lines * path.stat().st_size / max(1, len(sample)))
+
+
+_Reader = Callable[[Path, int, Columns], Iterator[Table]]
+_KINDS: dict[str, tuple[_Reader, Callable[[Path], int]]] = {  # read, count
+    ".npy": (numpy_blocks, numpy_rows),
+    ".npz": (numpy_blocks, numpy_rows),
+    ".csv": (_csv_blocks, _csv_rows),
+    ".parquet": (parquet_blocks, parquet_rows),
+}

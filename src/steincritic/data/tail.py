@@ -11,8 +11,8 @@ from typing import IO
 
 from steincritic.data.delimited import CsvParser
 from steincritic.data.layout import Columns, Table
-from steincritic.data.stream import STDIN, finite, missing_file
-from steincritic.errors import FileFormatError, InputError, check_positive
+from steincritic.data.tables import STDIN, finite
+from steincritic.errors import FileFormatError, InputError, check_positive, missing_file
 
 _PIECE = 2**16  # bytes
 _POLL = 0.1  # seconds

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from steincritic.data.arrays import ArrayLike, as_points
 from steincritic.data.points import ScoredPoints, scored
+from steincritic.diagnosis.by_scores import Gaps
 from steincritic.diagnosis.check import column_names
-from steincritic.diagnosis.gaps import Gaps
 from steincritic.diagnosis.points import benjamini_hochberg
 from steincritic.display import GRAY, axes, panel
-from steincritic.errors import DoubtfulWarning, InputError, check_level
+from steincritic.errors import DoubtfulWarning, InputError, check_level, listed
 from steincritic.gof.choose import TestName, choose_test
 from steincritic.gof.combined import Combined
 from steincritic.gof.test import GofTest
@@ -89,10 +89,9 @@ class AmortizedResult:
         )
         lines = [f"{verdict} ({k} observations, p = {self.pvalue:.3g} for all, level {self.level:g})."]
         if self.failing:
-            shown = ", ".join(map(str, self.failing[:_SHOWN]))
-            more = f" and {len(self.failing) - _SHOWN} more" if len(self.failing) > _SHOWN else ""
+            shown = listed(list(map(str, self.failing)), _SHOWN)
             lines.append(
-                f"It fails for {len(self.failing)} of {k}: observations {shown}{more}, counted from 0 (false "
+                f"It fails for {len(self.failing)} of {k}: observations {shown}, counted from 0 (false "
                 f"discovery rate {self.fdr:g})."
             )
         elif self.rejected:

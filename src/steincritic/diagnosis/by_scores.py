@@ -17,7 +17,9 @@ import math
 from dataclasses import dataclass, replace
 
 import torch
+from scipy.special import stdtr, stdtrit
 from torch import Tensor
+from torch.nn.functional import pad
 
 from steincritic.data.frame import Frame, Whitening
 from steincritic.data.points import ScoredPoints
@@ -32,6 +34,8 @@ _QUIET = 0.3  # of the loudest coordinate: others below it show what that one do
 _QUIET_BENT = 0.7
 _ALIKE = 0.75  # of all coordinates, that are said together
 _PAIRS = 3  # that are listed
+_PARTS = 32  # of independent draws, that are left out in turn
+_LEAST = 1e-6  # of a precision or a variance, beside the largest or beside those of the draws
 
 
 @dataclass(frozen=True)
@@ -139,7 +143,7 @@ class Compared:
 
     def _difference(self, kind: str, columns: tuple[int, ...], place: int, *, many: int) -> Difference:
         e = self._estimate(float(self.found.all[place]), place)
-        pvalue = 6 * many * student_tail(e.gap, self.freedom)  # two sides, three kinds
+        pvalue = 6 * many * float(stdtr(self.freedom, -e.gap))  # two sides, three kinds
         if kind in ("spread", "scale"):
             e = Estimate(math.exp(e.value), math.exp(e.low), math.exp(e.high), 1.0, e.gap)
         return Difference(kind, columns, e, min(1.0, pvalue), self.found.rough)
@@ -150,16 +154,8 @@ class Compared:
         return Estimate(value, value - reach, value + reach, 0.0, abs(value) / error)
 
 
-def student_tail(value: float, freedom: int) -> float:
-    from scipy import special  # not before it is needed
-
-    return float(special.stdtr(freedom, -value))
-
-
 def student_quantile(share: float, freedom: int) -> float:
-    from scipy import special
-
-    return float(special.stdtrit(freedom, share))
+    return float(stdtrit(freedom, share))
 
 
 def compare(points: ScoredPoints, lengths: Tensor | None = None) -> Compared | None:
@@ -208,3 +204,61 @@ def _beside(points: ScoredPoints) -> Beside | None:
 def _fisher(covariance: Tensor, sd: Tensor) -> Tensor:
     j, k = torch.triu_indices(len(sd), len(sd), 1)
     return (covariance[j, k] / sd[j] / sd[k]).clamp(-1 + 1e-9, 1 - 1e-9).atanh()
+
+
+@dataclass(frozen=True, eq=False)
+class Gaps:
+    r"""How far draws are from a posterior, by coordinate; z is the value over its standard error.
+
+    In coordinates y in which the draws have mean 0 and covariance I, with scores t, the best line
+    $t \approx -P (y - m)$ has $P = -\tfrac12 E[y t^\top + t y^\top]$ and $m = P^{-1} E[t]$: precision and
+    mean of a normal posterior, wherever the draws lie. Unlike `differences` it always gives a size: far from
+    the posterior its density may be no hill, with a P that is not positive, and then each coordinate has a
+    line of its own. Errors are those of independent draws.
+    """
+
+    shift: Tensor  # (d,) mean of the draws less that of the posterior, in its standard deviations
+    log_ratio: Tensor  # (d,) of the spread of the draws to that of the posterior
+    shift_z: Tensor
+    spread_z: Tensor
+
+    @classmethod
+    def of(cls, points: ScoredPoints) -> "Gaps":
+        points = points.to("cpu", torch.float64)
+        points = Frame.of(points.x).enter(points)
+        n, d, groups = len(points), points.dim, min(_PARTS, len(points) // 2)
+        filled = points.map(lambda t: pad(t, (0, 0, 0, -n % groups)).view(-1, groups, d).transpose(0, 1))
+        x, s = filled.x, filled.score  # (groups, ., d)
+        sums = torch.cat([x.sum(1), s.sum(1), *((x.mT @ t).flatten(1) for t in (x, s))], -1)
+        sizes = (torch.arange(n) % groups).bincount()
+        whole = sums.sum(0)
+        means = torch.cat([whole[None] / n, (whole - sums) / (n - sizes)[:, None]])
+        found = _gaps(means, d)
+        error = (found[1:] - found[1:].mean(0)).square().sum(0).mul((groups - 1) / groups).sqrt()
+        return cls(*found[0], *(found[0] / torch.where(error > 0, error, torch.inf)))
+
+    @property
+    def bound(self) -> float:
+        """A z that the largest of all exceeds with probability 0.05 where the draws are right."""
+        return student_quantile(1 - 0.025 / (2 * len(self.shift)), _PARTS - 1)
+
+
+def _gaps(means: Tensor, d: int) -> Tensor:
+    """(g, 2, d) shifts and log ratios, from means (g, 2 d + 2 d^2) of x, s, xx' and xs'."""
+    x, s, xx, xs = means.split([d, d, d * d, d * d], -1)
+    own, product = (both.unflatten(-1, (d, d)) - x[:, :, None] * t[:, None] for both, t in ((xx, x), (xs, s)))
+    values, vectors = torch.linalg.eigh(own)
+    root, whiten = (
+        vectors @ torch.diag_embed(values.clamp(min=_LEAST) ** power) @ vectors.mT for power in (0.5, -0.5)
+    )
+    yt = whiten @ product @ root
+    precision = -(yt + yt.mT) / 2
+    if float(torch.linalg.eigvalsh(precision[0])[0]) > _LEAST:
+        values, vectors = torch.linalg.eigh(precision)
+        covariance = root @ vectors @ torch.diag_embed(1 / values.clamp(min=_LEAST)) @ vectors.mT @ root
+    else:
+        along = [matrix.diagonal(dim1=-2, dim2=-1) for matrix in (own, -product)]
+        covariance = torch.diag_embed(along[0].clamp(min=_LEAST).square() / along[1].clamp(min=_LEAST))
+    variance, spread = (matrix.diagonal(dim1=-2, dim2=-1) for matrix in (covariance, own))
+    away = -(covariance @ s[..., None])[..., 0]
+    return torch.stack([away / variance.sqrt(), (spread.clamp(min=_LEAST) / variance).log() / 2], 1)

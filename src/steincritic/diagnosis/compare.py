@@ -14,9 +14,8 @@ five where one in twenty is allowed).
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -54,6 +53,8 @@ from steincritic.training.fitted import FittedBank
 from steincritic.training.pacing import DEFAULT_STAGING
 from steincritic.training.progress import Callback, ProgressBar
 from steincritic.training.staging import Staging
+
+T = TypeVar("T")
 
 FEWEST = 40  # points: of fewer, a tenth cannot say how far a critic is to be trusted
 _STEP = 1e-3  # of a coordinate's spread: error of the order of a millionth, also for float32 scores
@@ -114,18 +115,21 @@ def compare(
         names = list(models) if names is None else names
         models = list(models.values())
     labels = _checked_names(models, names)
-    scorers = _adapted(models, labels)
+    scorers = _of_each(as_model, models, labels)
     used = arranged(x, *scorers)
     at = _checked_points(used)
     at = at.to(resolve_device(device, at))
     scorers = _in_one_space(scorers, bounds, used)
-    points = _scored_by(scorers, labels, at)  # scores of all, (k, n, d)
+    points = ScoredPoints.stack(_of_each(lambda model: scored(model, at), scorers, labels))  # (k, n, d)
     scorers = [unbounded(model) for model in scorers]
     half = len(at) // 2
     learned, held_out = points.split([half, len(at) - half], seed=derive(seed, "halves"))
     frame = Frame.of(learned.x[0])
     weights = torch.ones_like(frame.scale) if units == "raw" else frame.scale.square()
-    values = _relative_values(scorers, labels, points, frame, weights, seed=seed)
+    divergences = _of_each(
+        lambda model: score_divergence(model, points.x[0], frame.scale, weights, seed=seed), scorers, labels
+    )
+    values = _relative_values(points.score, divergences, weights)
     found = _bound_values(
         learned,
         held_out,
@@ -198,12 +202,15 @@ def _checked_points(x: ArrayLike) -> Points:
     return points
 
 
-def _adapted(models: Sequence[ModelLike], names: Sequence[str]) -> list[Model]:
-    scorers = []
+def _of_each(look: Callable[[Any], T], models: Sequence[ModelLike], names: Sequence[str]) -> list[T]:
+    """What is found of each model; what goes wrong inside names the model."""
+    found = []
     for k, (model, name) in enumerate(zip(models, names, strict=True)):
-        with _of_model(k, name):
-            scorers.append(as_model(model))
-    return scorers
+        try:
+            found.append(look(model))
+        except InputError as error:
+            raise type(error)(f"models[{k}] ({name}): {error}") from error
+    return found
 
 
 def _in_one_space(models: list[Model], bounds: Bounds | None, x: ArrayLike) -> list[Model]:
@@ -225,41 +232,10 @@ def _in_one_space(models: list[Model], bounds: Bounds | None, x: ArrayLike) -> l
     return [BoundedModel(model, first) for model in models]
 
 
-def _scored_by(models: Sequence[Model], names: Sequence[str], x: Points) -> ScoredPoints:
-    """The points with the score of each model, (k, n, d)."""
-    found = []
-    for k, (model, name) in enumerate(zip(models, names, strict=True)):
-        with _of_model(k, name):
-            found.append(scored(model, x))
-    return ScoredPoints.stack(found)
-
-
-@contextmanager
-def _of_model(k: int, name: str) -> Iterator[None]:
-    """What goes wrong inside names the model."""
-    try:
-        yield
-    except InputError as error:
-        raise type(error)(f"models[{k}] ({name}): {error}") from error
-
-
-def _relative_values(
-    models: Sequence[Model],
-    names: Sequence[str],
-    points: ScoredPoints,
-    frame: Frame,
-    weights: Tensor,
-    *,
-    seed: int,
-) -> BankPerPoint:
+def _relative_values(scores: Tensor, divergences: Sequence[PerPoint], weights: Tensor) -> BankPerPoint:
     """|s_q|² + 2 ∇·s_q of each model at each point: the Fisher divergence up to a common constant."""
-    rows = []
-    for k, (model, name) in enumerate(zip(models, names, strict=True)):
-        with _of_model(k, name):
-            divergence = score_divergence(model, points.x[k], frame.scale, weights, seed=seed)
-        square = points.score[k].to(divergence).square() @ weights.to(divergence)
-        rows.append(square + 2 * divergence)
-    return torch.stack(rows).cpu()
+    each = zip(scores, divergences, strict=True)
+    return torch.stack([s.to(div_s).square() @ weights.to(div_s) + 2 * div_s for s, div_s in each]).cpu()
 
 
 def score_divergence(model: Model, x: Points, scale: Tensor, weights: Tensor, *, seed: int) -> PerPoint:

@@ -103,7 +103,8 @@ class Comparison:
     def __repr__(self) -> str:
         p = self.any_right_pvalue
         right = "not tested" if p is None else f"any right: p={p:.3g}"
-        return f"Comparison({_in_line(self.ranking)}; {right}; {self.n} points)"
+        in_line = " < ".join(" ~ ".join(group) for group in self.ranking)
+        return f"Comparison({in_line}; {right}; {self.n} points)"
 
     def summary(self) -> str:
         """The ranking, the evidence for it and the verdict, in sentences."""
@@ -251,10 +252,6 @@ def errors_of(values: Tensor) -> Tensor:
     error = values.std(-1) / values.shape[-1] ** 0.5
     rounding = torch.finfo(values.dtype).eps * values.abs().amax(-1)
     return torch.where(error > rounding, error, torch.zeros_like(error))
-
-
-def _in_line(ranking: Sequence[Sequence[str]]) -> str:
-    return " < ".join(" ~ ".join(group) for group in ranking)
 
 
 def _listed(names: Sequence[str], word: str) -> str:

@@ -12,7 +12,8 @@ from torch import Tensor
 from steincritic.data.chains import Chains, DrawsLike, read_chains
 from steincritic.data.points import ScoredPoints, answer, model_and_points
 from steincritic.devices import DeviceLike
-from steincritic.diagnosis.check import CheckResult, column_names, diagnose
+from steincritic.diagnosis.check import column_names, diagnose
+from steincritic.diagnosis.check_result import CheckResult
 from steincritic.diagnosis.halves import FEWEST
 from steincritic.diagnosis.pareto import about_pareto_k, pareto_k
 from steincritic.errors import DoubtfulWarning, InputError, ModelError, check_count, check_level, listed

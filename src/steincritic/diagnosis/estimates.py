@@ -142,7 +142,7 @@ def radius_share(x: Tensor, y: Tensor) -> Estimate:
 
 def extreme_share(x: Tensor, y: Tensor) -> Estimate:
     """Points with both columns in their own outer fifth."""
-    drawn, seen = (_outer_fifth(t).all(-1) for t in (y, x))
+    drawn, seen = (_is_outside(t, t, FIFTH).all(-1) for t in (y, x))
     return share(seen, float(drawn.double().mean()), len(y))
 
 
@@ -176,8 +176,8 @@ def _own_scale(x: Tensor) -> Tensor:
     return (x - middle) / (high - low).clamp(min=1e-300)
 
 
-def _is_outside(x: Tensor, y: Tensor) -> Tensor:
-    return (x < y.quantile(OUTER / 2, 0)) | (x > y.quantile(1 - OUTER / 2, 0))
+def _is_outside(x: Tensor, y: Tensor, share: float = OUTER) -> Tensor:
+    return (x < y.quantile(share / 2, 0)) | (x > y.quantile(1 - share / 2, 0))
 
 
 def _outside(x: Tensor, y: Tensor) -> Estimate:
@@ -195,10 +195,6 @@ def _own_radius(x: Tensor) -> Tensor:
     root = torch.linalg.cholesky(centered.T @ centered / len(x) + ridge)
     radius: Tensor = torch.linalg.solve_triangular(root, centered.T, upper=False).norm(dim=0)
     return radius
-
-
-def _outer_fifth(x: Tensor) -> Tensor:
-    return (x < x.quantile(FIFTH / 2, 0)) | (x > x.quantile(1 - FIFTH / 2, 0))
 
 
 def _agreed(raw: Estimate, own: Estimate) -> float:

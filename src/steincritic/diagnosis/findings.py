@@ -8,7 +8,7 @@ lens saw, and is left out where others can be more definite. So are sentences th
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -41,17 +41,16 @@ class Finding:
     """One way in which data differ from the model."""
 
     kind: str
-    columns: tuple[int, ...]
-    names: tuple[str, ...]  # of these columns
+    columns: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()  # of these columns
     sentence: str  # without the final stop
-    estimate: float | None
-    interval: tuple[float, float] | None  # 95 %
-    expected: float | None  # what the model says
+    estimate: float | None = None
+    interval: tuple[float, float] | None = None  # 95 %
+    expected: float | None = None  # what the model says
     pvalue: float  # adjusted for all entries that were looked at
     lens: str
-    place: tuple[
-        float, ...
-    ] = ()  # per column of the data: center of a cell or a half, loadings of a direction
+    # per column of the data: center of a cell or a half, loadings of a direction
+    place: tuple[float, ...] = ()
 
     def __str__(self) -> str:
         return self.sentence
@@ -126,24 +125,15 @@ def _by_scores(one: Difference, names: Sequence[str], subject: Subject) -> Findi
     )
 
 
-def fallback(readings: Sequence[Reading]) -> tuple[Finding, ...]:
-    """One honest sentence where the test rejects and no entry stands out, from the loudest lens."""
+def fallback(
+    readings: Sequence[Reading], what: Callable[[Reading], str] = words.together
+) -> tuple[Finding, ...]:
+    """One honest sentence where the test rejects and no entry stands out: what the loudest lens saw."""
     if not readings:
         return ()
     loudest = readings[0]
-    return (
-        Finding(
-            kind="together",
-            columns=(),
-            names=(),
-            sentence=words.together(loudest.lens, loudest.number),
-            estimate=None,
-            interval=None,
-            expected=None,
-            pvalue=loudest.pvalue,
-            lens=loudest.lens,
-        ),
-    )
+    sentence = f"Nothing stands out alone; the loudest sign is {what(loudest)}"
+    return (Finding(kind="together", sentence=sentence, pvalue=loudest.pvalue, lens=loudest.lens),)
 
 
 def beyond_tolerance(gaps: Gaps, names: Sequence[str]) -> tuple[Finding, ...]:

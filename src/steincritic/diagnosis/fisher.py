@@ -19,6 +19,7 @@ from steincritic.gof.fisher_ball import FisherTerms
 
 Units: TypeAlias = Literal["standard", "raw"]
 UNITS: tuple[str, ...] = get_args(Units)
+_CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -31,12 +32,12 @@ class FisherBound:
     units: Units = "standard"  # columns in standard deviations of the model, or in the units of the data
 
 
-def fisher_bound(halves: Halves, *, confidence: float = 0.95, units: Units = "standard") -> FisherBound:
+def fisher_bound(halves: Halves, *, units: Units = "standard") -> FisherBound:
     """The better bound of the two halves, each at half of the error.
 
     Field and factor come from one half, the mean from the other, whose points are independent of both.
     """
-    z = NormalDist().inv_cdf(1 - (1 - confidence) / 2)
+    z = NormalDist().inv_cdf(1 - (1 - _CONFIDENCE) / 2)
     means, bounds = [], []
     for half in halves:
         factor = _terms(half, half.trained, halves.blocks, units).best_factor()
@@ -46,7 +47,7 @@ def fisher_bound(halves: Halves, *, confidence: float = 0.95, units: Units = "st
         bounds.append(mean - z * error)
     lower = max(0.0, *bounds)
     # where one half found much and the other nothing, what was found is at least what is certain
-    return FisherBound(lower, max(lower, sum(means) / 2), confidence, units)
+    return FisherBound(lower, max(lower, sum(means) / 2), _CONFIDENCE, units)
 
 
 def _terms(half: Half, values: Values, blocks: Sequence[slice], units: Units) -> FisherTerms:

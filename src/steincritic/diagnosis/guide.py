@@ -10,8 +10,8 @@ from torch import Tensor
 from steincritic.data.arrays import as_points
 from steincritic.data.frame import Frame
 from steincritic.data.points import ScoredPoints, scored
+from steincritic.diagnosis.by_scores import Gaps
 from steincritic.diagnosis.check import column_names
-from steincritic.diagnosis.gaps import Gaps
 from steincritic.display import GRAY, RED, axes, panel
 from steincritic.errors import InputError, check_count
 from steincritic.lenses.lens import pair_columns, pairs_of, point_values, single_columns

@@ -17,10 +17,9 @@ from steincritic.models.coordinates import Coordinates
 from steincritic.rng import derive, generator
 from steincritic.shapes import PerPoint, Points
 from steincritic.training.critic import Critic
-from steincritic.training.fit import Training, fit_bank
-from steincritic.training.pacing import DEFAULT_STAGING, paced
-from steincritic.training.progress import Callback, ProgressBar
-from steincritic.training.staging import Staged
+from steincritic.training.fit import fit_bank
+from steincritic.training.pacing import paced
+from steincritic.training.progress import ProgressBar
 
 FEWEST = 20  # points
 _DRAWS_PER_POINT = 20
@@ -81,15 +80,7 @@ class Halves:
 
 
 def split_in_halves(
-    model: Model | None,
-    points: ScoredPoints,
-    *,
-    seed: int,
-    staging: Staged = DEFAULT_STAGING,
-    training: Training | None = None,
-    callbacks: Sequence[Callback] | None = None,
-    in_order: bool = False,
-    fixed: int = 0,
+    model: Model | None, points: ScoredPoints, *, seed: int, in_order: bool = False, fixed: int = 0
 ) -> Halves:
     """Train both critics in one bank, and evaluate them on all points and on draws of the model.
 
@@ -103,17 +94,16 @@ def split_in_halves(
     rows = (order[: n // 2], order[n // 2 :])
     size = n // 2
     frame = model_frame(model, points, seed=seed)
-    trained = [points[rows[1 - k][:size].to(points.x.device)] for k in range(2)]
-    stacked = ScoredPoints.stack(trained)
-    if training is None:
-        training, staging = paced(size, staging=staging)
+    own = [points[part.to(points.x.device)] for part in rows]
+    trained = [other[:size] for other in reversed(own)]
+    training, staging = paced(size)
     fitted = fit_bank(
-        frame.enter(stacked),
+        frame.enter(ScoredPoints.stack(trained)),
         staging=staging,
         seeds=[derive(seed, "critic", k) for k in range(2)],
         network=MLP(fixed=fixed),
         training=training,
-        callbacks=[ProgressBar("training critics of both halves")] if callbacks is None else callbacks,
+        callbacks=[ProgressBar("training critics of both halves")],
     )
     fitted.require_success()
     blocks = moved_blocks(points.dim, fixed)
@@ -121,16 +111,17 @@ def split_in_halves(
     if isinstance(model, SamplingModel):
         count = draw_count(n, points.dim)
         draws = sample_points(model, count, seed=derive(seed, "draws"), like=points.x)
+    critics = [Critic(fitted[k : k + 1], frame, model) for k in range(2)]
     first, second = (
-        _judged(
-            Critic(fitted[k : k + 1], frame, model),
+        Half(
             rows[k],
-            points[rows[k].to(points.x.device)],
-            trained[k],
-            draws,
-            blocks,
+            own[k],
+            critic,
+            values_of(critic, own[k], blocks),
+            None if draws is None else values_of(critic, draws, blocks),
+            values_of(critic, trained[k], blocks),
         )
-        for k in range(2)
+        for k, critic in enumerate(critics)
     )
     return Halves(first, second, draws, blocks)
 
@@ -152,39 +143,19 @@ def own_columns(points: ScoredPoints, coordinates: Coordinates | None) -> Scored
     return ScoredPoints(x, torch.full_like(x, torch.nan))
 
 
-def _judged(
-    critic: Critic,
-    rows: Tensor,
-    own: ScoredPoints,
-    trained: ScoredPoints,
-    draws: ScoredPoints | None,
-    blocks: Sequence[slice],
-) -> Half:
-    return Half(
-        rows,
-        own,
-        critic,
-        values_of(critic, own, blocks),
-        None if draws is None else values_of(critic, draws, blocks),
-        values_of(critic, trained, blocks),
-    )
-
-
 def values_of(critic: Critic, points: ScoredPoints, blocks: Sequence[slice]) -> Values:
     """In pieces, which the threads of a CPU take one by one."""
     on_cpu = points.x.device.type == "cpu"
     size = _ROWS if on_cpu else len(points)
     pieces = [points[k : k + size] for k in range(0, len(points), size)]
-    made = dict(
-        spread(lambda piece: _values(critic, piece, blocks), pieces, "threads" if on_cpu else "serial")
-    )
+
+    def look(piece: ScoredPoints) -> list[Tensor]:
+        both = critic.shares(piece, blocks), critic.score_gap(piece)
+        return [part.to("cpu", torch.float64) for part in both]
+
+    made = dict(spread(look, pieces, "threads" if on_cpu else "serial"))
     shares, gaps = (torch.cat([made[k][part] for k in range(len(pieces))]) for part in range(2))
     return Values(shares.sum(-1), shares, gaps)
-
-
-def _values(critic: Critic, points: ScoredPoints, blocks: Sequence[slice]) -> tuple[Tensor, Points]:
-    shares, gap = critic.shares(points, blocks), critic.score_gap(points)
-    return shares.to("cpu", torch.float64), gap.to("cpu", torch.float64)
 
 
 def draw_count(n: int, dim: int) -> int:

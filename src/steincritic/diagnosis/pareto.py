@@ -43,9 +43,5 @@ def _shape(x: PerPoint) -> float:
 
 
 def about_pareto_k(k: float) -> str:
-    can = (
-        "below 0.7, importance weights can repair the draws"
-        if k < _USABLE
-        else ("at 0.7 or more, importance weights cannot repair the draws")
-    )
-    return f"Pareto k-hat of the weights posterior over approximation is {k:.2f}: {can}."
+    can = "below 0.7, importance weights can" if k < _USABLE else "at 0.7 or more, importance weights cannot"
+    return f"Pareto k-hat of the weights posterior over approximation is {k:.2f}: {can} repair the draws."

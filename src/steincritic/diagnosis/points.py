@@ -10,6 +10,8 @@ from steincritic.diagnosis.halves import Halves
 from steincritic.gof.null import rank_pvalues
 from steincritic.shapes import PerPoint
 
+_DRAWS = 2000  # of the model, looked at for missing data
+
 
 @dataclass(frozen=True, eq=False)
 class PointFindings:
@@ -60,12 +62,12 @@ def find_points(halves: Halves, *, fdr: float, listed: bool) -> PointFindings:
     return PointFindings(witness, pvalues, sorted_rows(chosen, pvalues, -witness), fdr)
 
 
-def find_missing(halves: Halves, *, fdr: float, listed: bool, most: int = 2000) -> MissingFindings | None:
+def find_missing(halves: Halves, *, fdr: float, listed: bool) -> MissingFindings | None:
     """Half of the draws looked at are ranked among the points of each half, by the critic that has not
     seen those."""
     if halves.draws is None:
         return None
-    count = min(most, len(halves.draws))
+    count = min(_DRAWS, len(halves.draws))
     turn = torch.arange(count) % 2
     witness = torch.empty(count, dtype=torch.float64)
     pvalues = torch.empty_like(witness)

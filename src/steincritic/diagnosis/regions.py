@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import torch
@@ -83,6 +84,12 @@ class Region:
             f"{self.rule}: {what} ({self.count} of {self.tested} held-out points, "
             f"{self.expected:.1f} expected, {_pvalue_words(self.pvalue)})"
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        conditions = [[c.name, ">" if c.above else "<=", c.cut] for c in self.conditions]
+        numbers = {name: getattr(self, name) for name in ("kind", "count", "expected", "tested", "pvalue")}
+        return {"rule": self.rule, "conditions": conditions, **numbers}
 
 
 Rule = tuple[Condition, ...]

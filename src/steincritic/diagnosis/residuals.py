@@ -18,7 +18,8 @@ from steincritic.data.points import ScoredPoints
 from steincritic.diagnosis import estimates
 from steincritic.diagnosis.entries import Entry, standing_out
 from steincritic.diagnosis.estimates import Estimate
-from steincritic.diagnosis.findings import MOST, Finding
+from steincritic.diagnosis.findings import MOST, Finding, fallback
+from steincritic.diagnosis.words import Told, percent, weight
 from steincritic.gof.bench import Examined
 from steincritic.gof.result import Reading
 from steincritic.lenses.conditional import PreparedResiduals, Region
@@ -48,6 +49,15 @@ class Given:
         x, y = data.x.to("cpu", torch.float64), draws[..., p:].to("cpu", torch.float64)
         return cls(x, y, mean, sd, covariates, names)
 
+    def target(self, t: int) -> str:
+        """The name of y."""
+        return self.names[self.covariates + t]
+
+    def covariate(self, j: int) -> Tensor:
+        """(n,) in standard deviations from its mean."""
+        x = self.x[:, j]
+        return (x - x.mean()) / x.std().clamp(min=1e-300)
+
     def residual(self, t: int) -> Tensor:
         """y less the model's mean at x."""
         return self.x[:, self.covariates + t] - self.mean[:, t]
@@ -55,6 +65,11 @@ class Given:
     def standard(self, t: int) -> tuple[Tensor, Tensor]:
         """Residuals in the model's spread at x: (n,) of the data, (k, n) of the draws."""
         return self.residual(t) / self.sd[:, t], (self.draws[..., t] - self.mean[:, t]) / self.sd[:, t]
+
+    def standard_at(self, t: int, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The same at some rows, the draws of all of them in one."""
+        own, draws = self.standard(t)
+        return own[rows], draws[:, rows].flatten()
 
 
 def find_given(
@@ -73,7 +88,7 @@ def find_given(
         functions = [_function(one, given) for one in (*others, entry)]
         values = plain.moment(kind, of_y)
         again = any(one.columns == entry.columns for one in others)
-        if again or (plain.explains(of_y) and _partial(values, functions) < entry.errors):
+        if again or (plain.explains(of_y) and _last_weight(values, functions).gap < entry.errors):
             continue
         if (finding := _told(entry, kind, group, of_y, given)) is None:
             continue
@@ -81,7 +96,7 @@ def find_given(
         said.append((entry, finding))
         plain.fitted[kind, of_y] = _fit(values, [*functions, *_curves(others, given)])
     ordered = [finding for _, finding in sorted(said, key=lambda pair: _first_told(pair[0])[1])]
-    return tuple(ordered[:MOST]) or _together(readings, given)
+    return tuple(ordered[:MOST]) or fallback(readings, lambda loudest: _together(loudest, given))
 
 
 def _first_told(entry: Entry) -> tuple[int, float]:
@@ -137,8 +152,7 @@ _LEAST = 0.1  # variance beside the model's, of residuals that are looked at for
 def _function(entry: Entry, given: Given) -> Tensor:
     """The function of x that an entry is about, at the rows of the data."""
     _, group = _split(entry)
-    of_x = [given.x[:, j] for j in entry.columns if j < given.covariates]
-    z = [(x - x.mean()) / x.std().clamp(min=1e-300) for x in of_x]
+    z = [given.covariate(j) for j in entry.columns if j < given.covariates]
     if group == "region":
         return _inside(_region(entry), given).double()
     if isinstance(entry.prepared, PreparedPredicted):
@@ -154,7 +168,7 @@ def _function(entry: Entry, given: Given) -> Tensor:
 def _curves(entries: Sequence[Entry], given: Given) -> list[Tensor]:
     """A level, and a parabola along each covariate that was told: what a straight line leaves."""
     along = {j for entry in entries for j in entry.columns if j < given.covariates}
-    z = [(x - x.mean()) / x.std().clamp(min=1e-300) for x in (given.x[:, j] for j in along)]
+    z = [given.covariate(j) for j in along]
     return [torch.ones(len(given.x), dtype=torch.float64), *z, *(one**2 for one in z)]
 
 
@@ -167,8 +181,7 @@ def _region(entry: Entry) -> Region:
 def _cut(region: Region, given: Given) -> float:
     """In the units of the data: the largest value below."""
     x = given.x[:, region.column]
-    standard = (x - x.mean()) / x.std().clamp(min=1e-300)
-    below = x[standard <= region.cut + 1e-4]
+    below = x[given.covariate(region.column) <= region.cut + 1e-4]
     return float(below.max()) if len(below) else float(x.min())
 
 
@@ -184,9 +197,8 @@ def _where_predicted(entry: Entry, given: Given) -> tuple[Tensor, str]:
     t = entry.index % targets
     of = (given.mean if what == "mean" else given.sd)[:, t]
     cut = float(of.quantile(1 - share if above else share))
-    name = given.names[given.covariates + t]
-    words = f"where the model's {what} of {name} is {'above' if above else 'below'} {_short(cut)} "
-    return (of > cut) == above, words
+    side = "above" if above else "below"
+    return (of > cut) == above, f"where the model's {what} of {given.target(t)} is {side} {_short(cut)} "
 
 
 def _fit(values: Tensor, functions: Sequence[Tensor]) -> Tensor:
@@ -195,14 +207,13 @@ def _fit(values: Tensor, functions: Sequence[Tensor]) -> Tensor:
     return fitted
 
 
-def _partial(values: Tensor, functions: Sequence[Tensor]) -> float:
-    """Standard errors of the last function's weight, beside the others; for errors of any spread."""
+def _last_weight(values: Tensor, functions: Sequence[Tensor]) -> Estimate:
+    """Of the last function beside the others, with an error that holds for any spread."""
     h = torch.stack(list(functions), 1)
-    inverse = torch.linalg.pinv(h.T @ h)
+    solver = torch.linalg.pinv(h.T @ h) @ h.T
     rest = values - _fit(values, functions)
-    weight = inverse @ h.T @ values
-    error = ((inverse @ h.T)[-1] * rest).square().sum().sqrt()
-    return float(weight[-1].abs() / error.clamp(min=1e-300))
+    error = float((solver[-1] * rest).square().sum().sqrt())
+    return Estimate.around(float((solver @ values)[-1]), error, 0.0)
 
 
 def _told(entry: Entry, kind: str, group: str, of_y: tuple[int, ...], given: Given) -> Finding | None:
@@ -254,22 +265,30 @@ class _Place:
         c = [x - x.mean() for x in self.of_x]
         return c[0] if len(c) == 1 else c[0] * c[1]
 
+    @property
+    def slope_unit(self) -> str:
+        return self.names[0] if len(self.names) == 1 else f"{' times '.join(self.names)}, each from its mean,"
 
-Told = tuple[Estimate, str]
+    @property
+    def half(self) -> tuple[Tensor, str]:
+        """The rows; along a covariate, or a product, the half of them where it is larger."""
+        if self.group == "product":
+            return self.centered > 0, f"where {self.names[0]} and {self.names[1]} are both high or both low "
+        if self.group == "slope":
+            middle = self.of_x[0].median()
+            return self.of_x[0] > middle, f"for {self.names[0]} > {_short(float(middle))} "
+        return self.rows, self.words
 
 
 def _shift(given: Given, of_y: tuple[int, ...], at: _Place) -> Told:
-    e, name = given.residual(of_y[0]), given.names[given.covariates + of_y[0]]
+    e, name = given.residual(of_y[0]), given.target(of_y[0])
     if at.group in ("slope", "product"):
-        found = _slope(e, at.centered)
-        unit = (
-            at.names[0] if len(at.names) == 1 else f"{at.names[0]} times {at.names[1]}, each from its mean,"
-        )
+        found = _last_weight(e, [torch.ones_like(e), at.centered])
         more = "more" if found.value > 0 else "less"
-        return found, f"{name} grows by {_size(found)} per unit of {unit} {more} than the model says"
+        return found, f"{name} grows by {_size(found)} per unit of {at.slope_unit} {more} than the model says"
     if at.group == "square":
         c = at.centered
-        found = _slope(e, c**2, beside=c)
+        found = _last_weight(e, [torch.ones_like(c), c, c**2])
         side = "up" if found.value > 0 else "down"
         return found, (
             f"{name} bends {side} with {at.names[0]} beside the model: by {_size(found)} per squared unit "
@@ -283,20 +302,17 @@ def _shift(given: Given, of_y: tuple[int, ...], at: _Place) -> Told:
 
 
 def _spread(given: Given, of_y: tuple[int, ...], at: _Place) -> Told:
-    name = given.names[given.covariates + of_y[0]]
-    r, draws = given.standard(of_y[0])
+    name = given.target(of_y[0])
     if at.group in ("slope", "product"):
+        r = given.standard(of_y[0])[0]
         square = (r - r.mean()).square()
-        found = _slope(100 * square / square.mean() / 2, at.centered)
-        unit = (
-            at.names[0] if len(at.names) == 1 else f"{at.names[0]} times {at.names[1]}, each from its mean,"
-        )
+        found = _last_weight(100 * square / square.mean() / 2, [torch.ones_like(r), at.centered])
         more = "more" if found.value > 0 else "less"
         return found, (
-            f"The spread of {name} grows by {_size(found, ' %')} per unit of {unit} {more} than the model "
-            "says"
+            f"The spread of {name} grows by {_size(found, ' %')} per unit of {at.slope_unit} {more} than the "
+            "model says"
         )
-    found = estimates.spread(r[at.rows], draws[:, at.rows].flatten())
+    found = estimates.spread(*given.standard_at(of_y[0], at.rows))
     return found, _capital(
         f"{at.words}the spread of {name} is {found.value:.2f} times the model's "
         f"({found.low:.2f} to {found.high:.2f})"
@@ -304,93 +320,50 @@ def _spread(given: Given, of_y: tuple[int, ...], at: _Place) -> Told:
 
 
 def _skewness(given: Given, of_y: tuple[int, ...], at: _Place) -> Told:
-    name = given.names[given.covariates + of_y[0]]
-    rows, words = _half(at)
-    r, draws = given.standard(of_y[0])
-    found = estimates.skewness(r[rows], draws[:, rows].flatten())
+    rows, where = at.half
+    found = estimates.skewness(*given.standard_at(of_y[0], rows))
     side = "right" if found.above else "left"
     return found, _capital(
-        f"{words}{name} is skewed further to the {side} than the model says: skewness {found.value:.2f} "
-        f"({found.low:.2f} to {found.high:.2f}) about its mean at x, the model says {found.expected:.2f}"
+        f"{where}{given.target(of_y[0])} is skewed further to the {side} than the model says: skewness "
+        f"{found.value:.2f} ({found.low:.2f} to {found.high:.2f}) about its mean at x, the model says "
+        f"{found.expected:.2f}"
     )
 
 
 def _tails(given: Given, of_y: tuple[int, ...], at: _Place) -> Told:
-    name = given.names[given.covariates + of_y[0]]
-    rows, words = _half(at)
-    r, draws = given.standard(of_y[0])
-    found = estimates.tail_share(r[rows], draws[:, rows].flatten())
-    weight = "heavier" if found.above else "lighter"
+    rows, where = at.half
+    found = estimates.tail_share(*given.standard_at(of_y[0], rows))
     return found, _capital(
-        f"{words}{name} has {weight} tails than the model says: {100 * found.value:.1f} % of points "
-        f"({100 * found.low:.1f} to {100 * found.high:.1f} %) beyond its central 99 % at x, 1 % expected"
+        f"{where}{given.target(of_y[0])} has {weight(found)} tails than the model says: "
+        f"{percent(found, 'points')} beyond its central 99 % at x, 1 % expected"
     )
 
 
 def _pair(given: Given, of_y: tuple[int, ...], at: _Place) -> Told:
-    names = [given.names[given.covariates + t] for t in of_y]
-    rows, words = _half(at)
-    (a, da), (b, db) = (given.standard(t) for t in of_y)
-    found = estimates.correlation(
-        torch.stack([a[rows], b[rows]], 1),
-        torch.stack([da[:, rows].flatten(), db[:, rows].flatten()], 1),
+    rows, where = at.half
+    own, draws = (
+        torch.stack(both, 1) for both in zip(*(given.standard_at(t, rows) for t in of_y), strict=True)
     )
+    found = estimates.correlation(own, draws)
     return found, _capital(
-        f"{words}{names[0]} and {names[1]} given x: correlation {found.value:.2f} ({found.low:.2f} to "
-        f"{found.high:.2f}), the model says {found.expected:.2f}"
+        f"{where}{' and '.join(map(given.target, of_y))} given x: correlation {found.value:.2f} "
+        f"({found.low:.2f} to {found.high:.2f}), the model says {found.expected:.2f}"
     )
 
 
 _SENTENCES = {"shift": _shift, "spread": _spread, "skewness": _skewness, "tails": _tails, "pair": _pair}
 
 
-def _half(at: _Place) -> tuple[Tensor, str]:
-    """Rows of a place; along a covariate, or a product, the half where it is larger."""
-    if at.group not in ("slope", "product"):
-        return at.rows, at.words
-    if at.group == "product":
-        return at.centered > 0, f"where {at.names[0]} and {at.names[1]} are both high or both low "
-    middle = at.of_x[0].median()
-    return at.of_x[0] > middle, f"for {at.names[0]} > {_short(float(middle))} "
-
-
-def _slope(values: Tensor, x: Tensor, beside: Tensor | None = None) -> Estimate:
-    """Of a line through the values, with an error that holds for any spread."""
-    functions = [torch.ones_like(x), *([] if beside is None else [beside]), x]
-    h = torch.stack(functions, 1)
-    inverse = torch.linalg.pinv(h.T @ h)
-    rest = values - _fit(values, functions)
-    error = float(((inverse @ h.T)[-1] * rest).square().sum().sqrt())
-    return Estimate.around(float((inverse @ h.T @ values)[-1]), error, 0.0)
-
-
-def _together(readings: Sequence[Reading], given: Given) -> tuple[Finding, ...]:
-    """One honest sentence where no entry stands out."""
-    if not readings:
-        return ()
-    kind = readings[0].number.partition(" ")[0]
+def _together(loudest: Reading, given: Given) -> str:
     name = " and ".join(given.names[given.covariates :])
-    what = {
+    return {
         "shift": f"the mean of {name}, which is off along x",
         "spread": f"the spread of {name}, which is off along x",
         "skewness": f"the skewness of {name}, which is off along x",
         "tails": f"the tails of {name}, which are off along x",
         "pair": f"how {name} go together at x",
         "kernel": f"a smooth difference of {name} from the model that changes with x",
-    }.get(kind, "a pattern that only trained critics see")
-    return (
-        Finding(
-            kind="together",
-            columns=(),
-            names=(),
-            sentence=f"Nothing stands out alone; the loudest sign is {what}",
-            estimate=None,
-            interval=None,
-            expected=None,
-            pvalue=readings[0].pvalue,
-            lens=readings[0].lens,
-        ),
-    )
+    }.get(loudest.number.partition(" ")[0], "a pattern that only trained critics see")
 
 
 def _size(e: Estimate, unit: str = "") -> str:

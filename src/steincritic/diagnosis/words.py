@@ -9,7 +9,7 @@ from torch import Tensor
 
 from steincritic.diagnosis import estimates
 from steincritic.diagnosis.estimates import Estimate
-from steincritic.gof.result import DATA, Subject
+from steincritic.gof.result import DATA, Reading, Subject
 
 _NAMED = 4  # columns that a sentence names
 _COORDINATES = 2  # of a place
@@ -92,15 +92,15 @@ def _skewness(b: Beside, columns: Sequence[int]) -> Told:
 def _tails(b: Beside, columns: Sequence[int]) -> Told:
     e = estimates.tail_share(b.x[:, columns[0]], b.y[:, columns[0]])
     return e, (
-        f"{b.names[columns[0]]} has {_weight(e)} tails than the {b.model}: "
-        f"{_percent(e, b.subject.points)} beyond the {b.model}'s central 99 %, 1 % expected"
+        f"{b.names[columns[0]]} has {weight(e)} tails than the {b.model}: "
+        f"{percent(e, b.subject.points)} beyond the {b.model}'s central 99 %, 1 % expected"
     )
 
 
 def _all_tails(b: Beside, columns: Sequence[int]) -> Told:
     e = estimates.mean_tail_share(b.x, b.y)
     return e, (
-        f"{_weight(e).capitalize()} tails than the {b.model} in most columns: {_percent(e, 'values')} beyond "
+        f"{weight(e).capitalize()} tails than the {b.model} in most columns: {percent(e, 'values')} beyond "
         f"the {b.model}'s central 99 %, 1 % expected"
     )
 
@@ -108,8 +108,8 @@ def _all_tails(b: Beside, columns: Sequence[int]) -> Told:
 def _radial(b: Beside, columns: Sequence[int]) -> Told:
     e = estimates.radius_share(*b.standard())
     return e, (
-        f"{_weight(e).capitalize()} tails than the {b.model} in all directions: "
-        f"{_percent(e, b.subject.points)} beyond the {b.model}'s 99 % radius, 1 % expected"
+        f"{weight(e).capitalize()} tails than the {b.model} in all directions: "
+        f"{percent(e, b.subject.points)} beyond the {b.model}'s 99 % radius, 1 % expected"
     )
 
 
@@ -146,7 +146,7 @@ def _extreme(b: Beside, columns: Sequence[int]) -> Told:
     one, other = (b.names[j] for j in columns)
     return e, (
         f"{one} and {other} are extreme together {'more' if e.above else 'less'} often than the {b.model} "
-        f"says: {_percent(e, b.subject.points)} have both in their outer fifth, {100 * e.expected:.1f} % "
+        f"says: {percent(e, b.subject.points)} have both in their outer fifth, {100 * e.expected:.1f} % "
         "expected"
     )
 
@@ -193,7 +193,7 @@ def mode(
 ) -> Told:
     """Of (n,) points, which of them lie in a mode of the model; its share is counted among so many draws."""
     e = estimates.share(inside, share, draws)
-    holds = _percent(e, f"the {subject.points}")
+    holds = percent(e, f"the {subject.points}")
     expected = f"{about}{100 * share:.{0 if about else 1}f} %"
     return e, f"The mode around {where} holds {holds}, {expected} under the {subject.model}"
 
@@ -261,20 +261,21 @@ def near_normal(
         return e, f"{names[0]} and {names[1]}: correlation {size}"
     if kind == "skewness":
         return e, f"{names[0]}: skewness {size}"
-    return e, f"{names[0]} has {_weight(e)} tails than the {subject.model}: kurtosis {size}"
+    return e, f"{names[0]} has {weight(e)} tails than the {subject.model}: kurtosis {size}"
 
 
 _READABLE = {"shift": 3.0, "spread": 3.0, "pair": 1.0, "skewness": 3.0, "tails": 10.0}
 
 
-def together(lens: str, number: str) -> str:
-    """Where no entry stands out: what the loudest number is made of."""
+def together(loudest: Reading) -> str:
+    """What the loudest number is made of."""
+    number = loudest.number
     what = next((w for start, w in _TOGETHER.items() if number.startswith(start)), "a difference")
     if number.startswith("kernel at"):
         what = f"a smooth difference at length scale {number.split()[-1]}, in median distances"
-    if "whitened" in lens and "direction" not in number:
+    if "whitened" in loudest.lens and "direction" not in number:
         what += ", in directions that mix columns"
-    return f"Nothing stands out alone; the loudest sign is {what}"
+    return what
 
 
 _TOGETHER = {  # starts of numbers
@@ -329,9 +330,9 @@ def _correlation(e: Estimate, subject: Subject, about: str = "") -> str:
     return f"correlation {_two(e)[0]} ({_two(e)[1]}), the {subject.model} says {about}{expected}"
 
 
-def _percent(e: Estimate, what: str) -> str:
+def percent(e: Estimate, what: str) -> str:
     return f"{100 * e.value:.1f} % of {what} ({100 * e.low:.1f} to {100 * e.high:.1f} %)"
 
 
-def _weight(e: Estimate) -> str:
+def weight(e: Estimate) -> str:
     return "heavier" if e.above else "lighter"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from steincritic.errors import InputError
 
 if TYPE_CHECKING:
-    from steincritic.diagnosis.check import CheckResult
+    from steincritic.diagnosis.check_result import CheckResult
 
 GROUP = "steincritic"
 

@@ -6,7 +6,8 @@ from typing import Any
 import torch
 
 from steincritic.data.points import PointsLike
-from steincritic.diagnosis.check import CheckResult, check
+from steincritic.diagnosis.check import check
+from steincritic.diagnosis.check_result import CheckResult
 from steincritic.errors import InputError, check_count
 from steincritic.gof.choose import TestName
 from steincritic.gof.combined import Combined

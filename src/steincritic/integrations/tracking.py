@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from steincritic.errors import InputError
 
 if TYPE_CHECKING:
-    from steincritic.diagnosis.check import CheckResult
+    from steincritic.diagnosis.check_result import CheckResult
     from steincritic.gof.result import GofResult
 
     Result: TypeAlias = CheckResult | GofResult
@@ -32,7 +32,8 @@ def to_mlflow(name: str, result: "Result", *, step: int | None = None) -> None:
     mlflow = _outside("mlflow")
     mlflow.log_metrics({f"{name}/{key}": value for key, value in numbers(result).items()}, step=step)
     mlflow.set_tag(f"{name}.verdict", verdict(result))
-    _with_files(result, lambda folder: mlflow.log_artifacts(folder, artifact_path=_place(name, step)))
+    place = name if step is None else f"{name}/{step}"
+    _with_files(result, lambda folder: mlflow.log_artifacts(folder, artifact_path=place))
 
 
 def to_wandb(name: str, result: "Result", *, step: int | None = None) -> None:
@@ -65,10 +66,6 @@ def _with_files(result: "Result", take: Callable[[str], Any]) -> None:
         result.save(Path(folder))
         (Path(folder) / "summary.txt").write_text(f"{result.summary()}\n", "utf-8")
         take(folder)
-
-
-def _place(name: str, step: int | None) -> str:
-    return name if step is None else f"{name}/{step}"
 
 
 def _outside(module: str) -> Any:

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from steincritic.errors import InputError, check_count, check_positive
-from steincritic.models.adapters.energy import EnergyModel
 from steincritic.models.base import SamplingModel
+from steincritic.models.density import EnergyModel
 from steincritic.models.langevin import LangevinModel
 from steincritic.models.perceptron_energy import PerceptronEnergy, first_weights, standard_score
 from steincritic.models.rbm import PARAMETERS, GaussianBernoulliRBM
@@ -83,12 +83,12 @@ class EnergyMLP:
         )
 
 
-def first_machine(x: Points, hidden: int, *, seed: int, sweeps: int = 2000) -> GaussianBernoulliRBM:
+def first_machine(x: Points, hidden: int, *, seed: int) -> GaussianBernoulliRBM:
     """A machine to begin with: the data's mean, and small random weights."""
     check_count(hidden, name="hidden units")
     source = generator(seed, "machine")
     weights = 0.1 * torch.randn(x.shape[1], hidden, generator=source, dtype=torch.float64)
-    return GaussianBernoulliRBM(weights.to(x), x.mean(0), torch.zeros(hidden).to(x), sweeps=sweeps)
+    return GaussianBernoulliRBM(weights.to(x), x.mean(0), torch.zeros(hidden).to(x))
 
 
 class PerceptronFamily:

@@ -144,17 +144,23 @@ def as_model(obj: ModelLike) -> Model:
     normalized or not; flows of zuko and normflows; mixtures and kernel densities of scikit-learn; frozen
     distributions of scipy.stats; a log-density that went through `jax.jit`; NumPyro distributions;
     models of PyMC, PyStan and BridgeStan; posteriors of sbi; an OpenMM context. What cannot be recognized
-    (a NumPyro model, a diffusion net) has its own class in `models.adapters`. A distribution on a half-line,
+    (a NumPyro model, a diffusion net) has its own class in `sc.models`. A distribution on a half-line,
     in a box or on a simplex becomes a `BoundedModel`.
 
     >>> q = as_model(torch.distributions.MultivariateNormal(torch.zeros(3), torch.eye(3)))
     >>> q.score(torch.ones(1, 3))
     tensor([[-1., -1., -1.]])
     """
-    from steincritic.models.adapters import EnergyModel, ModuleDensity, adapt
+    from steincritic.models.adapters import adapt
     from steincritic.models.bounded import BoundedModel
     from steincritic.models.conditional import is_conditional
-    from steincritic.models.density import DistributionModel, LogDensity, PairModel
+    from steincritic.models.density import (
+        DistributionModel,
+        EnergyModel,
+        LogDensity,
+        ModuleDensity,
+        PairModel,
+    )
     from steincritic.models.supports import of_distribution
 
     if (model := adapt(obj)) is not None:  # first: estimators of scikit-learn have another kind of score

@@ -22,6 +22,7 @@ from steincritic.errors import InputError, ModelError
 from steincritic.models.base import Described, Model
 from steincritic.models.coordinates import Bounds, Box, Coordinates, Simplex, as_box
 from steincritic.models.density import LogDensity
+from steincritic.models.supports import of_constraint, of_distribution
 from steincritic.rng import derive
 from steincritic.shapes import PerPoint, Points
 
@@ -181,8 +182,6 @@ class BoundedDensity(LogDensity):
         *,
         dim: int | None = None,
     ) -> None:
-        from steincritic.models.supports import of_constraint, of_distribution  # which builds on this file
-
         own = LogDensity(log_prob)
         made = of_distribution(support) if isinstance(support, Distribution) else of_constraint(support)
         self._within = made or Box(-math.inf, math.inf)

@@ -195,17 +195,16 @@ def entered(
         j = int(mask.any(0).nonzero()[0, 0])
         rows = mask[:, j].nonzero()[:, 0].tolist()
         name = f"x{j + 1}" if names is None else str(names[j])
-        where = f"row{'s' * (len(rows) > 1)} {listed([row(k) for k in rows[:_SHOWN]], _SHOWN)}"
-        more = f" and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
+        where = f"row{'s' * (len(rows) > 1)} {listed([row(k) for k in rows], _SHOWN)}"
         if on_edge:
             raise InputError(
                 f"{coordinates.wanted(name, j)}, and lies exactly on the edge in {len(rows)} of {len(x)} "
-                f"rows ({where}{more}), which has probability 0: leave these rows out, or, where values are "
+                f"rows ({where}), which has probability 0: leave these rows out, or, where values are "
                 "rounded, give all digits (or add noise of one unit of rounding to data and model draws)"
             )
         value = float(x[rows[0], j])
         raise InputError(
-            f"{coordinates.wanted(name, j)}, and does not in {len(rows)} of {len(x)} rows ({where}{more}; "
+            f"{coordinates.wanted(name, j)}, and does not in {len(rows)} of {len(x)} rows ({where}; "
             f"the first is {value:.6g}): leave these rows out, or give the model other bounds (bounds=)"
         )
     return coordinates.unconstrain(x.double()).to(x)

@@ -1,9 +1,9 @@
-"""Models made from a log-density, a torch distribution, or a pair of callables."""
+"""Models made from a log-density, a network, a torch distribution, a flow, or a pair of callables."""
 
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from steincritic.errors import InputError, ModelError, check_count
@@ -51,6 +51,23 @@ class LogDensity(Described):
         )
 
 
+class EnergyModel(LogDensity):
+    """An energy with q ∝ exp(-E): an `nn.Module` E(x) of shape (n,) or (n, 1), asked in the dtype and on the
+    device of its weights. Draws: `LangevinModel(net, dim=...)`."""
+
+    def __init__(self, energy: nn.Module, *, dim: int | None = None) -> None:
+        self.like = weights_like(energy)
+        super().__init__(in_own_precision(lambda x: -energy(x), self.like), dim=dim)
+
+
+class ModuleDensity(LogDensity):
+    """An `nn.Module` with `log_prob(x)`, asked in the dtype and on the device of its weights."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.like = weights_like(module)
+        super().__init__(in_own_precision(module.log_prob, self.like))  # type: ignore[arg-type]
+
+
 class DistributionModel(LogDensity):
     """A torch distribution over vectors (or over numbers, taken as one dimension)."""
 
@@ -93,6 +110,28 @@ class DistributionModel(LogDensity):
         return seeded_draws(lambda: self._distribution.sample((n,)), seed=seed).view(n, -1)
 
 
+class FlowModel(LogDensity):
+    """A flow of any torch library, whose draws come from torch's global generators.
+
+    Dimension, dtype and device are those of its draws.
+    """
+
+    def __init__(self, log_prob: Callable[[Tensor], Tensor], draw: Callable[[int], Tensor]) -> None:
+        self._draw = draw
+        probe = seeded_draws(lambda: draw(2), seed=0)
+        if probe.ndim != 2:
+            raise InputError(
+                f"a flow must describe vectors, draws of shape (n, d); got {tuple(probe.shape)}: flatten "
+                "its points, or fix its context to one row"
+            )
+        self.like = probe[:0, 0]
+        super().__init__(in_own_precision(log_prob, self.like), dim=probe.shape[1])
+
+    def sample(self, n: int, *, seed: int = 0) -> Points:
+        check_count(n, name="n")
+        return seeded_draws(lambda: self._draw(n), seed=seed)
+
+
 class PairModel(Described):
     """A score callable and, where there is one, a sampler `sample(n, seed)`."""
 
@@ -113,6 +152,14 @@ class PairModel(Described):
 def in_own_precision(function: Callable[[Tensor], Tensor], like: Tensor) -> Callable[[Tensor], PerPoint]:
     """A function that is asked in one dtype, on one device, and answers in those of its argument."""
     return lambda x: function(x.to(like)).to(x)
+
+
+def weights_like(module: nn.Module) -> Tensor:
+    """An empty tensor with the dtype and device of a module's weights; float64 where it has none."""
+    for weight in (*module.parameters(), *module.buffers()):
+        if weight.is_floating_point():
+            return torch.empty(0, dtype=weight.dtype, device=weight.device)
+    return torch.empty(0, dtype=torch.float64)
 
 
 def seeded_draws(draw: Callable[[], Tensor], *, seed: int) -> Points:

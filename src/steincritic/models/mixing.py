@@ -72,9 +72,8 @@ def autocorrelation_time(series: Tensor) -> float:
     (chains, steps, _), slowest = trace.shape, 1.0
     noise = 3 * math.sqrt(2 / (chains * steps))
     for part in trace.split(8, dim=2):  # a few at a time, for memory
-        covariance = (
-            autocovariances(part, around=part.mean((0, 1))).mean(0)[: steps - steps % 2].T
-        )  # (k, steps)
+        by_lag = autocovariances(part, around=part.mean((0, 1))).mean(0)
+        covariance = by_lag[: steps - steps % 2].T  # (k, steps)
         pairs = covariance.reshape(len(covariance), -1, 2).sum(2)
         pairs = pairs / covariance[:, :1].clamp_min(torch.finfo(torch.float64).tiny)
         kept = torch.where((pairs <= noise).cumsum(1) == 0, pairs, torch.zeros_like(pairs)).sum(1)

@@ -26,9 +26,8 @@ class FitNormal:
     """
 
     covariance: Literal["full", "diagonal", "identity"] = "full"
-    pivotal: ClassVar[bool] = (
-        True  # in a dataset's own coordinates, fitted scores have a law without parameters
-    )
+    # in a dataset's own coordinates, fitted scores have a law without parameters
+    pivotal: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_choice(self.covariance, name="covariance", choices=_COVARIANCES)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from steincritic.errors import ModelError
-from steincritic.models.adapters.outside import by_numpy
+from steincritic.models.adapters.outside import by_numpy, fitted_names
 from steincritic.models.base import Described
 from steincritic.rng import Source
 from steincritic.shapes import PerPoint, Points
@@ -36,7 +36,7 @@ class Regression(Described):
     """
 
     def __init__(self, mean: Any, scale: Any = 1.0) -> None:
-        self._mean, self.columns = _function(mean), _column_names(mean)
+        self._mean, self.columns = _function(mean), fitted_names(mean)
         self._scale = _function(scale) if callable(scale) or hasattr(scale, "predict") else None
         self._number = None if self._scale is not None else torch.as_tensor(scale, dtype=torch.float64)
 
@@ -86,11 +86,6 @@ def _predicted(estimator: Any, x: Any) -> Any:
     with warnings.catch_warnings():  # one that was fitted on a frame misses the names, not the order
         warnings.filterwarnings("ignore", "X does not have valid feature names")
         return estimator.predict(x)
-
-
-def _column_names(given: Any) -> tuple[str, ...] | None:
-    names = getattr(given, "feature_names_in_", None)
-    return None if names is None else tuple(map(str, names))
 
 
 def _rows(value: Tensor, x: Points, what: str) -> Points:

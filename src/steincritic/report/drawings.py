@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from steincritic.diagnosis.check import CheckResult
+from steincritic.diagnosis.check_result import CheckResult
 from steincritic.diagnosis.regions import Condition, Region
 from steincritic.models.bounded import coordinates_of
 from steincritic.report.style import styled
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 DATA, MODEL, ALARM, QUIET = "#d1495b", "#5b8db8", "#d63a2b", "#8a95a1"  # 3:1 on a white and a dark card
 INK = "#010203"  # stands for the page's text color, whatever it is
 CLOUD = 400  # points drawn of a cloud
+_BARS = 15  # coordinates
 _NAME = 24  # letters of a column's name beside an axis
 _SHADE: Any = {"color": ALARM, "alpha": 0.17, "linewidth": 0}
 
@@ -78,8 +79,8 @@ def training_curves(diagnosis: CheckResult) -> str:
     return as_svg(figure, "training")
 
 
-def coordinate_bars(diagnosis: CheckResult, most: int = 15) -> str:
-    shown, wrong = diagnosis.coordinates[:most], set(diagnosis.wrong_coordinates)
+def coordinate_bars(diagnosis: CheckResult) -> str:
+    shown, wrong = diagnosis.coordinates[:_BARS], set(diagnosis.wrong_coordinates)
     with drawing(4.1, 0.22 * len(shown) + 0.7) as (figure, ax):
         ax.barh(
             range(len(shown)),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from steincritic.diagnosis.check import CheckResult
+from steincritic.diagnosis.check_result import CheckResult
 from steincritic.diagnosis.findings import Finding
 from steincritic.errors import InputError
 from steincritic.report.drawings import ALARM, CLOUD, DATA, INK, MODEL, QUIET, as_svg, drawing, sample, short
@@ -87,8 +87,7 @@ def _scatter(ax: "Axes", x: np.ndarray, y: np.ndarray, finding: Finding, names: 
     _clouds(ax, x, y, j, k)
     for points, color in ((y, MODEL), (x, DATA)):
         _outlined(ax, _ellipse(points[:, [j, k]]), color)
-    ax.set(xlabel=short(names[j]), ylabel=short(names[k]))
-    _legend(ax)
+    _labeled(ax, names[j], names[k])
     return "Ellipses: two standard deviations of the data and of the model."
 
 
@@ -106,8 +105,7 @@ def _bend(ax: "Axes", x: np.ndarray, y: np.ndarray, finding: Finding, names: tup
         along = np.linspace(low, high, 60)
         parabola = np.polyfit(points[:, j], points[:, k], 2)
         _outlined(ax, np.stack([along, np.polyval(parabola, along)]), color)
-    ax.set(xlabel=short(names[j]), ylabel=short(names[k]))
-    _legend(ax)
+    _labeled(ax, names[j], names[k])
     return "Curves: the parabolas that fit best."
 
 
@@ -147,12 +145,10 @@ def _map(ax: "Axes", x: np.ndarray, y: np.ndarray, finding: Finding, names: tupl
     inside = y[np.argsort(away)[: max(5, round(finding.expected / len(x) * len(y)))]][:, [j, k]]
     turn = np.linspace(0, 2 * np.pi, 80)
     reach = np.quantile(np.abs(inside - center[[j, k]]), 0.9, axis=0)
-    ring = center[j] + reach[0] * np.cos(turn), center[k] + reach[1] * np.sin(turn)
-    ax.plot(*ring, color=INK, linewidth=3.2)
-    ax.plot(*ring, color=ALARM, linewidth=2)
-    ax.set(xlabel=short(names[j]), ylabel=short(names[k]))
+    ring = np.stack([center[j] + reach[0] * np.cos(turn), center[k] + reach[1] * np.sin(turn)])
+    _outlined(ax, ring, ALARM)
     ax.set_title(f"{finding.estimate:.0f} points, {finding.expected:.0f} expected", pad=22)
-    _legend(ax)
+    _labeled(ax, names[j], names[k])
     return "Red ring: the place."
 
 
@@ -170,30 +166,23 @@ def _loadings(ax: "Axes", x: np.ndarray, y: np.ndarray, finding: Finding, names:
 def _given(ax: "Axes", x: np.ndarray, y: np.ndarray, finding: Finding, names: tuple[str, ...]) -> str:
     """Residuals of y over the covariate that a finding is about, and in slices of it."""
     if len(finding.columns) == 1:
-        return _histograms(
-            ax, x[:, finding.columns[0]], y[:, finding.columns[0]], short(names[finding.columns[0]])
-        )
+        return _densities(ax, x, y, finding, names)
     j, k = finding.columns[0], finding.columns[-1]
     _clouds(ax, x, y, j, k)
     for points, color in ((y, MODEL), (x, DATA)):
         edges = np.unique(np.quantile(x[:, j], np.linspace(0, 1, _SLICES + 1)))
         slices = [points[(points[:, j] >= a) & (points[:, j] <= b)] for a, b in pairwise(edges)]
-        middle, low, high = (
-            np.array([f(part) for part in slices if len(part) > 1])
-            for f in (
-                lambda part: (part[:, j].mean(), part[:, k].mean()),
-                lambda part: part[:, k].mean() - part[:, k].std(),
-                lambda part: part[:, k].mean() + part[:, k].std(),
-            )
-        )
-        _outlined(ax, middle.T, color)
-        for end in (low, high):
-            ax.plot(middle[:, 0], end, color=color, linewidth=1.2, linestyle="--")
+        enough = [part for part in slices if len(part) > 1]
+        across, mean, spread = np.array(
+            [(part[:, j].mean(), part[:, k].mean(), part[:, k].std()) for part in enough]
+        ).T
+        _outlined(ax, np.stack([across, mean]), color)
+        for end in (mean - spread, mean + spread):
+            ax.plot(across, end, color=color, linewidth=1.2, linestyle="--")
     if finding.kind.endswith("region"):
         cut, above = finding.place
         ax.axvspan(cut, x[:, j].max() if above else x[:, j].min(), color=ALARM, alpha=0.15, linewidth=0)
-    ax.set(xlabel=short(names[j]), ylabel=short(names[k]))
-    _legend(ax)
+    _labeled(ax, names[j], names[k])
     return "Lines: means in slices of the covariate; dashed: a standard deviation to either side."
 
 
@@ -223,6 +212,11 @@ def _clouds(ax: "Axes", x: np.ndarray, y: np.ndarray, j: int, k: int) -> None:
     for points, color, name in ((y, MODEL, "model"), (x, DATA, "data")):
         shown = sample(torch.from_numpy(points), CLOUD, seed=0)
         ax.plot(shown[:, j], shown[:, k], "o", color=color, label=name, **style)
+
+
+def _labeled(ax: "Axes", across: str, up: str) -> None:
+    ax.set(xlabel=short(across), ylabel=short(up))
+    _legend(ax)
 
 
 def _legend(ax: "Axes") -> None:

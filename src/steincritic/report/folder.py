@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from steincritic.data.layout import Rows
-from steincritic.diagnosis.check import CheckResult
+from steincritic.diagnosis.check_result import CheckResult
 from steincritic.errors import InputError
 from steincritic.files import csv_text, write_atomically, write_json
 from steincritic.report.page import About, save_report

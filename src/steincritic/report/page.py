@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from steincritic.diagnosis.check import CheckResult
+from steincritic.diagnosis.check_result import CheckResult
 from steincritic.errors import InputError
 from steincritic.files import package_version, write_atomically
 from steincritic.gof.result import DATA
 from steincritic.models.bounded import coordinates_of
 from steincritic.report import drawings
-from steincritic.report.embedding import plane_map
 from steincritic.report.findings import finding_plot
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -27,6 +26,7 @@ _ROWS = 50  # of the table of points
 _COLUMNS = 12  # of the data shown in tables
 _IMAGES = 24
 _PIXELS = 64  # on a side; larger images are thinned out
+_DOTS, _WORST = 1500, 300  # points on the map, and those of them chosen for their witness
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,12 +134,12 @@ def _wrong(diagnosis: CheckResult) -> list[tuple[str, Any, str]]:
 
 def _cloud(diagnosis: CheckResult) -> dict[str, Any]:
     """Places, witness as a shade from 0 to 8, and hover texts of the points on the map."""
-    plane = plane_map(diagnosis, seed=diagnosis.seed)
+    rows, places, how = _map(diagnosis)
     witness = diagnosis.points.witness.numpy()
     half = diagnosis.halves.first
     usual = witness if half.draws is None else half.of_draws.witness.numpy()
     low, high = np.quantile(usual, [0.01, 0.99])
-    shade = np.clip((witness[plane.rows] - low) / max(high - low, 1e-12), 0, 1)
+    shade = np.clip((witness[rows] - low) / max(high - low, 1e-12), 0, 1)
     flagged = set(diagnosis.points.flagged.tolist())
     dots = [
         {
@@ -149,9 +149,41 @@ def _cloud(diagnosis: CheckResult) -> dict[str, Any]:
             "flagged": int(row) in flagged,
             "text": f"row {diagnosis.row(row)}: witness {witness[row]:.3g}",
         }
-        for row, xy, level in zip(plane.rows, plane.xy, shade, strict=True)
+        for row, xy, level in zip(rows, places, shade, strict=True)
     ]
-    return {"dots": dots, "how": plane.how, "shown": len(dots)}
+    return {"dots": dots, "how": how, "shown": len(dots)}
+
+
+def _map(diagnosis: CheckResult) -> tuple[np.ndarray, np.ndarray, str]:
+    """Rows of the data, where they lie in the unit square, and how that was found.
+
+    t-SNE where openTSNE is installed, else the first two principal components.
+    """
+    n, source = len(diagnosis.data), np.random.default_rng(diagnosis.seed)
+    worst = diagnosis.points.worst(min(_WORST, n)).numpy()
+    others = np.setdiff1d(np.arange(n), worst)
+    rows = np.concatenate([source.permutation(others)[: _DOTS - len(worst)], worst])
+    x = diagnosis.data.x.detach().cpu().double().numpy()[rows]
+    spread = x.std(0)
+    x = (x - x.mean(0)) / np.where(spread > 0, spread, 1.0)
+    if x.shape[1] == 1:
+        height = source.uniform(size=(len(x), 1))
+        return rows, _unit(np.hstack([x, height])), "the one coordinate; the height is random"
+    if x.shape[1] == 2:
+        return rows, _unit(x), "the two coordinates"
+    try:
+        from openTSNE import TSNE
+
+        return rows, _unit(np.asarray(TSNE(random_state=diagnosis.seed, n_jobs=1).fit(x))), "a t-SNE map"
+    except ImportError:
+        _, _, axes = np.linalg.svd(x, full_matrices=False)
+        return rows, _unit(x @ axes[:2].T), "two principal components"
+
+
+def _unit(xy: np.ndarray) -> np.ndarray:
+    low, high = np.quantile(xy, [0.002, 0.998], axis=0)
+    unit: np.ndarray = np.clip((xy - low) / np.where(high > low, high - low, 1.0), 0, 1)
+    return unit
 
 
 def _table(diagnosis: CheckResult) -> dict[str, Any]:

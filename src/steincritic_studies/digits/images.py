@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from steincritic.critics.mlp import MLP
-from steincritic.diagnosis.check import CheckResult, check
+from steincritic.diagnosis.check import check
+from steincritic.diagnosis.check_result import CheckResult
 from steincritic.files import read_tensors
 from steincritic.gof.choose import gof_test
 from steincritic.gof.combined import Combined

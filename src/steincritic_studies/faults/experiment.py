@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from steincritic.diagnosis.check import CheckResult, check
+from steincritic.diagnosis.check import check
+from steincritic.diagnosis.check_result import CheckResult
 from steincritic.gof.choose import gof_test
 from steincritic.gof.combined import Combined
 from steincritic.gof.power import Rate

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from steincritic.models.adapters import NumPyroPosterior
 from steincritic.models.adapters.jax import key
+from steincritic.models.adapters.numpyro import NumPyroPosterior
 from steincritic.models.adapters.outside import require
 from steincritic_studies.posteriors.models import EFFECTS, ERRORS, PRIOR, regression_data
 

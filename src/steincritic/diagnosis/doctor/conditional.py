@@ -53,12 +53,8 @@ def check_identity(model: AtRows, seed: int) -> Verdict:
     seen = f"{found.worst:+.3g} standard errors for f = {found.function}, bound {found.bound:.1f}"
     if found.holds or found.heavy:
         return "passed", f"E[T f | x] = 0 on the model's own draws of y (worst {seen})."
-    hint = (
-        f"; the score looks {found.ratio:.3g} times as large as it should be"
-        if abs(found.ratio - 1) > 0.02
-        else ""
-    )
-    return "failed", f"Score and sampler of y disagree: {seen}{hint}."
+    hint = f"; the score looks {found.ratio:.3g} times as large as it should be"
+    return "failed", f"Score and sampler of y disagree: {seen}{hint if abs(found.ratio - 1) > 0.02 else ''}."
 
 
 def _own_draws(model: AtRows, seed: int) -> ScoredPoints:

@@ -5,7 +5,7 @@ asks the model the questions whose answers are known: the score is the gradient 
 E_q[T_q f] = 0 on the model's own draws, and rows, seeds, dtypes and devices do not matter.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,15 +19,8 @@ from steincritic.data.points import PointsLike, ScoredPoints, arranged, row_name
 from steincritic.data.tables import load_table
 from steincritic.devices import DeviceLike, resolve_device
 from steincritic.diagnosis.doctor import answers, conditional, own_draws
-from steincritic.diagnosis.doctor.gradient import check_gradient
-from steincritic.diagnosis.doctor.patient import Patient, Status, Verdict
-from steincritic.diagnosis.doctor.sampling import draw, generators_restored
-from steincritic.diagnosis.doctor.situations import (
-    CONDITIONAL,
-    Advice,
-    situations,
-    target_columns,
-)
+from steincritic.diagnosis.doctor.patient import Patient, Status, Verdict, draw, generators_restored
+from steincritic.diagnosis.doctor.situations import CONDITIONAL, Advice, situations, target_columns
 from steincritic.display import panel
 from steincritic.errors import InputError, ModelError, check_count
 from steincritic.files import write_json
@@ -39,7 +32,7 @@ from steincritic.models.density import DistributionModel
 from steincritic.shapes import Points
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Finding:
     """What one check found."""
 
@@ -164,10 +157,10 @@ def doctor(
         )
     with generators_restored():
         draws, sampling = draw(adapted, n, seed, data)
-        checks = [Finding(name=_SEEDED, status=sampling[0], detail=sampling[1])]
+        checks = [Finding(_SEEDED, *sampling)]
         if draws is not None or data is not None:
             patient = Patient(model=adapted, draws=draws, data=data, seed=seed)
-            checks += _examined(patient)
+            checks += _asked(_CHECKS, patient)
             checks += _advised([*filter(None, [wider]), *situations(patient, names)])
     return Checkup(checks=tuple(checks), n=0 if draws is None else len(draws), seed=seed)
 
@@ -180,9 +173,9 @@ def glance(model: Model | None, x: Points, *, seed: int) -> Checkup:
         return _at_rows(model, seed)
     with generators_restored():
         draws, sampling = draw(model, _GLANCE, seed, x)
-        seeded = Finding(name=_SEEDED, status=sampling[0], detail=sampling[1])
         patient = Patient(model=model, draws=draws, data=x[:_GLANCE], seed=seed)
-        return Checkup(checks=(seeded, *_examined(patient, _AT_A_GLANCE)), n=_GLANCE, seed=seed)
+        checks = Finding(_SEEDED, *sampling), *_asked(_AT_A_GLANCE, patient)
+    return Checkup(checks=checks, n=_GLANCE, seed=seed)
 
 
 def _adapted(model: ModelLike) -> Model:
@@ -196,17 +189,8 @@ def _adapted(model: ModelLike) -> Model:
 
 
 def _at_rows(model: AtRows, seed: int) -> Checkup:
-    findings: list[Finding] = []
     with generators_restored():
-        for name, check in conditional.CHECKS.items():
-            try:
-                status, detail = check(model, seed)
-            except ModelError as error:
-                status, detail = "failed", f"{error}."
-            findings.append(Finding(name=name, status=status, detail=detail))
-            if name == "shape" and status == "failed":
-                break
-    return Checkup(checks=tuple(findings), n=len(model), seed=seed)
+        return Checkup(checks=tuple(_asked(conditional.CHECKS, model, seed)), n=len(model), seed=seed)
 
 
 def _wider(x: Any, model: Model, names: list[str] | None) -> Advice | None:
@@ -218,7 +202,7 @@ def _wider(x: Any, model: Model, names: list[str] | None) -> Advice | None:
 
 
 def _advised(advice: Iterable[Advice]) -> tuple[Finding, ...]:
-    return tuple(Finding(name=name, status="advice", detail=detail) for name, detail in advice)
+    return tuple(Finding(name, "advice", detail) for name, detail in advice)
 
 
 def _data(x: PointsLike, model: Model, device: DeviceLike) -> Points:
@@ -228,18 +212,16 @@ def _data(x: PointsLike, model: Model, device: DeviceLike) -> Points:
     return points.detach() if device is None else points.detach().to(resolve_device(device, points))
 
 
-def _examined(patient: Patient, names: Iterable[str] | None = None) -> list[Finding]:
-    findings = []
-    for name in _CHECKS if names is None else names:
-        check = _CHECKS[name]
+def _asked(checks: Mapping[str, Callable[..., Verdict]], *about: Any) -> Iterator[Finding]:
+    """What each check finds; without a score there is nothing more to ask."""
+    for name, check in checks.items():
         try:
-            status, detail = check(patient)
+            status, detail = check(*about)
         except ModelError as error:
             status, detail = "failed", f"{error}."
-        findings.append(Finding(name=name, status=status, detail=detail))
-        if name == "shape" and status == "failed":  # without a score there is nothing more to ask
-            break
-    return findings
+        yield Finding(name, status, detail)
+        if name == "shape" and status == "failed":
+            return
 
 
 _CHECKS: dict[str, Callable[[Patient], Verdict]] = {
@@ -249,7 +231,7 @@ _CHECKS: dict[str, Callable[[Patient], Verdict]] = {
     "dtypes": answers.check_dtypes,
     "device": answers.check_device,
     "continuous columns": answers.check_columns,
-    "score and log-density": check_gradient,
+    "score and log-density": answers.check_gradient,
     "independent draws": own_draws.check_independence,
     "Stein's identity": own_draws.check_identity,
     "edges of the support": own_draws.check_edges,
@@ -257,5 +239,8 @@ _CHECKS: dict[str, Callable[[Patient], Verdict]] = {
 }
 _SEEDED = "seeded sampling"
 _COLUMNS = "check", "status", "what was seen"
-_AT_A_GLANCE = ("rows by themselves", "score and log-density", "independent draws", "Stein's identity")
+_AT_A_GLANCE = {
+    name: _CHECKS[name]
+    for name in ("rows by themselves", "score and log-density", "independent draws", "Stein's identity")
+}
 _GLANCE = 1_000  # draws and data

@@ -11,6 +11,7 @@ from statistics import NormalDist
 import torch
 from torch import Tensor
 
+from steincritic.data.binary import numbered_names
 from steincritic.data.frame import Frame
 from steincritic.data.points import ScoredPoints
 from steincritic.diagnosis.doctor.patient import Patient
@@ -76,15 +77,13 @@ def _bounded(patient: Patient, names: Sequence[str] | None) -> Iterator[Advice]:
     if patient.data is None:
         return
     x = patient.data[:_LOOKED_AT].double().cpu()
-    labels = list(names or [f"x{j + 1}" for j in range(x.shape[1])])
+    labels = names or numbered_names(x.shape[1])
     total = x.sum(1)
     if x.shape[1] > 1 and bool((x >= 0).all()) and float(total.std()) <= 1e-6 * abs(float(total.mean())):
         yield (
             "bounded columns",
-            (
-                f'Each row sums to {float(total.mean()):.4g}: shares on a simplex. Pass bounds="simplex" '
-                "(--bounds simplex), or leave one column out."
-            ),
+            f'Each row sums to {float(total.mean()):.4g}: shares on a simplex. Pass bounds="simplex" '
+            "(--bounds simplex), or leave one column out.",
         )
         return
     whole, rounded = discrete_columns(x)
@@ -98,10 +97,8 @@ def _bounded(patient: Patient, names: Sequence[str] | None) -> Iterator[Advice]:
         name, low, high = ends[0]
         yield (
             "bounded columns",
-            (
-                f"Columns end at an edge: {told}. Scores know nothing of an edge: pass bounds= "
-                f'(--bounds "{name} {low:g} {high:g}"), and tests and sentences heed it.'
-            ),
+            f"Columns end at an edge: {told}. Scores know nothing of an edge: pass bounds= "
+            f'(--bounds "{name} {low:g} {high:g}"), and tests and sentences heed it.',
         )
 
 

@@ -1,39 +1,14 @@
 """Models of other libraries. None of these is imported before one of its objects is at hand.
 
 `adapt` looks at the class of an object, `as_model` asks it first. What cannot be recognized (a plain
-function written for JAX, a NumPyro model, a diffusion net) has its own class here.
+function written for JAX, a NumPyro model, a diffusion net) has its own class in a file here; `sc.models` has
+them all.
 """
 
 from importlib import import_module
 from typing import Any
 
-from steincritic.models.adapters.bridgestan import BridgeStanPosterior
-from steincritic.models.adapters.diffusion import DiffusionModel
-from steincritic.models.adapters.energy import EnergyModel, ModuleDensity
-from steincritic.models.adapters.jax import JaxDensity
-from steincritic.models.adapters.numeric import NumericDensity
-from steincritic.models.adapters.numpyro import NumPyroPosterior
-from steincritic.models.adapters.openmm import OpenMMModel
-from steincritic.models.adapters.pymc import PyMCPosterior
-from steincritic.models.adapters.sbi import SbiPosterior, SbiVectorField
-from steincritic.models.adapters.stan import StanPosterior
 from steincritic.models.base import Model
-
-__all__ = [
-    "BridgeStanPosterior",
-    "DiffusionModel",
-    "EnergyModel",
-    "JaxDensity",
-    "ModuleDensity",
-    "NumPyroPosterior",
-    "NumericDensity",
-    "OpenMMModel",
-    "PyMCPosterior",
-    "SbiPosterior",
-    "SbiVectorField",
-    "StanPosterior",
-    "adapt",
-]
 
 # first part of a class's module: the file here that knows such objects
 _KNOWN = ("bridgestan", "normflows", "numpyro", "openmm", "pymc", "sbi", "scipy", "sklearn", "stan", "zuko")

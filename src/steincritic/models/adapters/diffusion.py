@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from steincritic.errors import InputError, ModelError, check_choice, check_count, check_positive
-from steincritic.models.adapters.energy import weights_like
 from steincritic.models.base import Described, Model
-from steincritic.models.density import PairModel
+from steincritic.models.density import PairModel, weights_like
 from steincritic.models.mixture import as_parameter
 from steincritic.rng import Source
 from steincritic.shapes import Numbers, Points

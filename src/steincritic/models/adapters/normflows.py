@@ -3,8 +3,8 @@
 from typing import Any
 
 from steincritic.errors import InputError
-from steincritic.models.adapters.flow import FlowModel
 from steincritic.models.adapters.outside import require
+from steincritic.models.density import FlowModel
 
 
 def adapt(obj: Any) -> FlowModel | None:

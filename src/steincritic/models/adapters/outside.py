@@ -29,6 +29,12 @@ def by_numpy(function: Callable[[np.ndarray], Any], x: Tensor) -> Tensor:
     return torch.as_tensor(np.array(answer, dtype=np.float64)).to(x)
 
 
+def fitted_names(estimator: Any) -> tuple[str, ...] | None:
+    """Names of the columns of the frame that an estimator of scikit-learn was fitted on."""
+    names = getattr(estimator, "feature_names_in_", None)
+    return None if names is None else tuple(map(str, names))
+
+
 def flat_draws(draws: Any) -> dict[str, np.ndarray]:
     """Named draws as arrays (n, ...): of a mapping, or of ArviZ's InferenceData with its chains joined."""
     if hasattr(draws, "posterior"):

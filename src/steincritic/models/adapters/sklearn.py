@@ -3,38 +3,32 @@
 Its `score` method is a mean log-likelihood, not a gradient, so other estimators are refused.
 """
 
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from steincritic.errors import InputError
 from steincritic.models.adapters.kernel_density import KernelDensity
-from steincritic.models.adapters.outside import require
+from steincritic.models.adapters.outside import fitted_names, require
 from steincritic.models.base import Model
 from steincritic.models.mixture import GaussianMixture
-
-M = TypeVar("M", GaussianMixture, KernelDensity)
 
 
 def adapt(obj: Any) -> Model | None:
     mixture = require("sklearn.mixture", extra="sklearn")
     neighbors = require("sklearn.neighbors", extra="sklearn")
     if isinstance(obj, mixture.GaussianMixture | mixture.BayesianGaussianMixture):
-        return _named(_mixture(obj), obj)
-    if isinstance(obj, neighbors.KernelDensity):
-        return _named(_kernel_density(obj), obj)
-    if type(obj).__module__.startswith("sklearn."):
+        model: GaussianMixture | KernelDensity = _mixture(obj)
+    elif isinstance(obj, neighbors.KernelDensity):
+        model = _kernel_density(obj)
+    elif type(obj).__module__.startswith("sklearn."):
         raise InputError(
             "of scikit-learn, GaussianMixture, BayesianGaussianMixture and KernelDensity are models here; "
             f"got {type(obj).__name__}"
         )
-    return None  # a class of the user's own
-
-
-def _named(model: M, fitted: Any) -> M:
-    """The model with the names of the columns of the frame that it was fitted on."""
-    names = getattr(fitted, "feature_names_in_", None)
-    model.columns = None if names is None else tuple(map(str, names))
+    else:
+        return None  # a class of the user's own
+    model.columns = fitted_names(obj)
     return model
 
 

@@ -34,7 +34,7 @@ class StanPosterior(Described):
 
     def unconstrain(self, draws: Any) -> Points:
         """Draws as points (n, dim): a fit of PyStan, or a mapping of arrays with one row per draw."""
-        arrays = _of_fit(draws) if hasattr(draws, "_draws") else flat_draws(draws)
+        arrays = of_fit(draws) if hasattr(draws, "_draws") else flat_draws(draws)
         names = [name for name in self._model.param_names if name in arrays]
         n = check_names(arrays, names or list(self._model.param_names))
         rows = [{name: arrays[name][i].tolist() for name in names} for i in range(n)]
@@ -50,8 +50,8 @@ class StanPosterior(Described):
         return found
 
 
-def _of_fit(fit: Any) -> dict[str, np.ndarray]:
-    """PyStan keeps draws in the last axis."""
+def of_fit(fit: Any) -> dict[str, np.ndarray]:
+    """Draws of a fit, (n, ...) by name; PyStan keeps them in the last axis."""
     shapes = dict(zip(fit.param_names, fit.dims, strict=True))
     return {
         name: np.moveaxis(np.asarray(fit[name]), -1, 0).reshape(-1, *shape) for name, shape in shapes.items()

@@ -5,8 +5,8 @@ from typing import Any
 from torch.distributions import Distribution
 
 from steincritic.errors import InputError
-from steincritic.models.adapters.flow import FlowModel
 from steincritic.models.adapters.outside import require
+from steincritic.models.density import FlowModel
 from steincritic.models.supports import of_distribution
 
 
