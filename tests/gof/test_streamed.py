@@ -241,3 +241,12 @@ def test_a_folder_of_parts_gives_the_result_of_the_array(few, tmp_path):
     one, other = (sc.gof_test(NORMAL, data, QUICK) for data in (x, tmp_path))
     assert one.statistic == other.statistic and one.n == other.n
     assert one.examined.passed.rows.numbers.tolist() == other.examined.passed.rows.numbers.tolist()
+
+
+def test_a_critic_is_expected_unless_the_first_rows_are_far_off(few, tmp_path):
+    test, x = replace(QUICK, critics=sc.Combined().critics), NORMAL.sample(21_000, seed=3).numpy()
+    told = []
+    for wider in (1.0, 1.2):
+        np.save(tmp_path / "x.npy", x * wider)
+        told.append(sc.forecast(NORMAL, tmp_path / "x.npy", test).parts[-1])
+    assert told[0].seconds == told[0].most > 0 == told[1].seconds

@@ -19,7 +19,7 @@ from steincritic.critics.mlp import MLP
 from steincritic.data.frame import Frame
 from steincritic.data.points import ScoredPoints, sample_points
 from steincritic.display import panel
-from steincritic.engine import at_a_time, spread
+from steincritic.engine import at_a_time, in_use, spread
 from steincritic.gof.combined import LOOKED, QUICK_LOOKED, Combined, CombinedRun
 from steincritic.gof.crossfit import DRAWS, CrossFit
 from steincritic.gof.null import draws_for
@@ -41,6 +41,7 @@ _WHILE = 0.1  # seconds that are worth timing
 _STEPS = 5  # of training
 _ROWS = 100  # the fewest that a trial has
 _CHANCE = 1e-4  # that a set of the model stands out
+_ERRORS = 5.0  # standard errors that rows of the model are hardly off by
 _GROWTH = {"ksd": 2, "ksdagg": 2}  # of the time with the rows, as a power; 1 where not named
 _SOON = 2.0  # seconds that may pass before the forecast is there
 # Looks at critics, by the p-value of the quick lenses: on seeds 2000 to 2059, normal data of 100 x 2 and of
@@ -190,14 +191,22 @@ def of_streamed(test: Streamed, blocks: Iterator[Block], n: int) -> Forecast:
     sample = last.points.x.new_empty(sample_size(last.points.dim), last.points.dim)
     split = Split(draws=max(999, plan.draws))
     (part,) = _of_split(split, test.model, ScoredPoints(sample, sample)).parts
-    return forecast + replace(part, seconds=0.0)  # of so many rows quick lenses mostly decide
+    return forecast + replace(part, seconds=0.0 if _far_off(last.points) else part.seconds)
+
+
+def _far_off(points: ScoredPoints) -> bool:
+    """Whether rows are plainly not of the model: by Stein values of shifts and spreads, whose mean is 0."""
+    x, score = (t.to("cpu", torch.float64) for t in (points.x, points.score))
+    values = torch.cat([score, (x - x.mean(0)) * score + 1], -1)  # (n, 2d)
+    errors = values.std(0) / math.sqrt(len(values))
+    return bool((values.mean(0).abs() > _ERRORS * errors).any())
 
 
 def _seconds_each(runs: NullRuns, most: int) -> float:
     """Of one more null set; those that are made for it are kept."""
     seconds, count = 0.0, 1
     for _ in range(2):  # the first ones pay for the start
-        if seconds > _WHILE or runs.known >= most:
+        if runs.known >= most or (seconds > _WHILE and in_use() != "dask"):  # workers start slowly
             break
         count = min(runs.turn, most - runs.known)
         start = time.perf_counter()
