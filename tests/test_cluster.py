@@ -153,7 +153,7 @@ def test_workers_without_a_place_on_disk_are_one_line(tmp_path):
     (tmp_path / "file").touch()  # where Dask wants a folder, as a disk that is full
     with dask.config.set({"temporary-directory": str(tmp_path / "file")}):
         with pytest.raises(InputError, match=r"no Dask workers can be started on this machine: .*file"):
-            sc.gof_test(Q, X, engine="dask")
+            sc.gof_test(Q, X, sc.Combined(cache=False), engine="dask")
 
 
 @pytest.mark.parametrize("listens", [False, True])

@@ -97,10 +97,10 @@ def test_words():
     forecast = Forecast((Part("999 null sets", 2.0, 6.0),)) + Part("a critic", 9.6, 40.0)
     assert str(forecast) == "about 12 s, at most 46 s: 999 null sets, a critic"
     assert str(forecast.parts[0]) == "999 null sets: about 2 s, at most 6 s"
-    assert str(Part("null sets", 0.1, 0.2)) == "null sets: no time"
+    assert str(Part("null sets", 0.1, 0.2)) == "null sets: less than a second"
     assert forecast.to_dict()["seconds_expected"] == 11.6
     assert [duration(s) for s in (0.01, 0.7, 7.0, 200.0, 7200.0)] == [
-        *("no time", "a second", "7 s", "3 min", "2.0 h")
+        *("less than a second", "a second", "7 s", "3 min", "2.0 h")
     ]
 
 

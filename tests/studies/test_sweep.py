@@ -344,5 +344,5 @@ def test_dask_that_is_missing_is_one_line(tmp_path, monkeypatch):
 
 def test_an_address_without_a_scheduler_is_one_line(tmp_path):
     pytest.importorskip("distributed", reason=EXTRA)
-    with pytest.raises(InputError, match="no Dask scheduler answers at nowhere"):
-        run_sweep(draw, JOBS, folder=tmp_path, engine="dask", address="nowhere://127.0.0.1:1")
+    with pytest.raises(InputError, match="no Dask scheduler answers at tcp"):
+        run_sweep(draw, JOBS, folder=tmp_path, engine="dask", address="tcp://127.0.0.1:1")

@@ -254,6 +254,7 @@ class Tested(TestOptions, ModelOfData):
             return None
         model = as_model(named)
         chosen, reason = choose_test(self.test, model, source.rows)
+        teller.then = self.afterward(model, source)
         options: dict[str, Any] = {"bounds": parse_bounds(self.bounds), "before": teller, "names": None}
         with doubts_in_the_result():
             test = self.with_settings(chosen)

@@ -9,7 +9,7 @@ import numpy as np
 
 from steincritic.data.binary import check_shape, native, numbered_names, wrong_dtype
 from steincritic.data.layout import Rows, Table
-from steincritic.data.tables import finite
+from steincritic.data.tables import IN_MEMORY, finite
 from steincritic.engine import cluster_in_use
 from steincritic.errors import InputError
 
@@ -96,4 +96,4 @@ def table_of(parts: Sequence[Any], cut: Sequence[slice], names: tuple[str, ...],
     if x.dtype.kind != "f":
         raise InputError(wrong_dtype("x", x.dtype))
     rows = Rows(np.arange(first, first + len(x)))
-    return finite(Table(x.astype(native(x.dtype), copy=False), names, rows), "x")
+    return finite(Table(x.astype(native(x.dtype), copy=False), names, rows), "x", way_out=IN_MEMORY)

@@ -17,7 +17,7 @@ from steincritic.data.arrays import ArrayLike, as_float_tensor
 from steincritic.data.binary import check_shape, native, numbered_names, wrong_dtype
 from steincritic.data.collection import Collection, is_collection
 from steincritic.data.layout import Columns, Rows, Table
-from steincritic.data.tables import estimated_rows, finite, read_chunks
+from steincritic.data.tables import IN_MEMORY, estimated_rows, finite, read_chunks
 from steincritic.errors import InputError
 from steincritic.rng import Source as Random
 
@@ -78,7 +78,7 @@ class ArraySource:
             places = Rows(np.arange(at.start, at.stop)) if self.places is None else self.places[at]
             dropped = self.dropped if start == 0 else 0
             table = Table(block.astype(native(block.dtype), copy=False), self.names, places, dropped)
-            yield finite(table, "x")
+            yield finite(table, "x", way_out=IN_MEMORY)
 
 
 def as_source(x: ArrayLike | Source) -> Source:

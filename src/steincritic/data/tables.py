@@ -71,7 +71,7 @@ def read_chunks(
         blocks = _text_blocks(sys.stdin.buffer, name, rows, chosen)
     else:
         blocks = file_blocks(source, rows, chosen)
-    return (finite(block, name, drop_nan=drop_nan, way_out=_LEAVE_OUT) for block in blocks)
+    return (finite(block, name, drop_nan=drop_nan) for block in blocks)
 
 
 def estimated_rows(source: str | Path) -> int:
@@ -174,9 +174,10 @@ def bad_rows(x: np.ndarray) -> np.ndarray:
 
 
 _LEAVE_OUT = "repair such rows or leave them out with --drop-nan (drop_nan=True)"
+IN_MEMORY = "drop or repair it"  # where rows come from no file
 
 
-def finite(table: Table, source: str, *, drop_nan: bool = False, way_out: str = "drop or repair it") -> Table:
+def finite(table: Table, source: str, *, drop_nan: bool = False, way_out: str = _LEAVE_OUT) -> Table:
     """The table without rows that hold NaN or infinite values; the first is named where they may not be."""
     bad = bad_rows(table.x)
     if not bad.any():

@@ -105,7 +105,7 @@ def _between(seconds: float, most: float) -> str:
 def duration(seconds: float) -> str:
     """In words that are as exact as a forecast."""
     if seconds < 1:
-        return "a second" if seconds > 0.3 else "no time"
+        return "a second" if seconds > 0.3 else "less than a second"
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
