@@ -42,8 +42,8 @@ def marked(script):
     return pytest.param(script, id=script.stem, marks=[pytest.mark.slow] if script.stem in SLOW else [])
 
 
+@pytest.mark.filterwarnings("error::steincritic.errors.DoubtfulWarning")  # the upper one goes first
 @pytest.mark.filterwarnings("ignore")  # of other libraries
-@pytest.mark.filterwarnings("error::steincritic.errors.DoubtfulWarning")
 @pytest.mark.parametrize("script", [marked(script) for script in SCRIPTS])
 def test_a_script_runs_prints_and_draws(script, tmp_path, monkeypatch, capsys):
     if missing := [name for name in sorted(needs(script)) if importlib.util.find_spec(name) is None]:

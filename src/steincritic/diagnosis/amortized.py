@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
-from scipy.special import gammaincc
 from torch import Tensor
 
 from steincritic.data.arrays import ArrayLike, as_points
@@ -212,6 +211,8 @@ def check_amortized(
 
 def fisher(pvalues: Tensor) -> float:
     """One p-value for independent ones: -2 sum(log p) is at most chi-square with 2 k degrees of freedom."""
+    from scipy.special import gammaincc  # slow to import
+
     return float(gammaincc(len(pvalues), -float(pvalues.log().sum())))
 
 

@@ -17,7 +17,6 @@ import math
 from dataclasses import dataclass, replace
 
 import torch
-from scipy.special import stdtr, stdtrit
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -142,6 +141,8 @@ class Compared:
         return replace(gap, estimate=Estimate(value, low, high, model, gap.estimate.gap))
 
     def _difference(self, kind: str, columns: tuple[int, ...], place: int, *, many: int) -> Difference:
+        from scipy.special import stdtr  # slow to import
+
         e = self._estimate(float(self.found.all[place]), place)
         pvalue = 6 * many * float(stdtr(self.freedom, -e.gap))  # two sides, three kinds
         if kind in ("spread", "scale"):
@@ -155,6 +156,8 @@ class Compared:
 
 
 def student_quantile(share: float, freedom: int) -> float:
+    from scipy.special import stdtrit  # slow to import
+
     return float(stdtrit(freedom, share))
 
 

@@ -168,7 +168,7 @@ class CheckResult:
             unit = ", in coordinates without bounds"
         return (
             f"Fisher divergence at least {self.fisher.lower:.3g} ({self.fisher.confidence:.0%} "
-            f"confidence; found so far {self.fisher.estimate:.3g}){unit}."
+            f"confidence; estimate {self.fisher.estimate:.3g}){unit}."
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from scipy.special import stdtrit
 from torch import Tensor
 
 from steincritic.critics.mlp import MLP
@@ -217,6 +216,8 @@ def _seconds_each(runs: NullRuns, most: int) -> float:
 
 def stands_out(own: Tensor, null: Tensor) -> bool:
     """Whether a row of (k,) entries is far from the (r, k) of null sets, by Student's t."""
+    from scipy.special import stdtrit  # slow to import
+
     sets, numbers = null.shape
     sd = null.std(0) * math.sqrt(1 + 1 / sets) if sets > 1 else torch.zeros(numbers)
     varies = sd > 0
