@@ -36,7 +36,7 @@ train, test = images[:1200], images[1200:1500]
 
 torch.manual_seed(0)
 gentle = partial(zuko.transforms.MonotonicAffineTransform, slope=0.1)
-flow = zuko.flows.MAF(64, transforms=2, hidden_features=(128,), univariate=gentle).double()
+flow = zuko.flows.MAF(64, transforms=3, hidden_features=(128,), univariate=gentle).double()
 optimizer = torch.optim.Adam(flow.parameters(), lr=2e-3)
 for _ in range(300):
     loss = -flow().log_prob(train[torch.randint(len(train), (128,))]).mean()
@@ -44,7 +44,7 @@ for _ in range(300):
     loss.backward()
     optimizer.step()
 
-quick = sc.Combined(critics=None, draws=59, reference=40)
+quick = sc.Combined(critics=None, draws=99, reference=60)
 names = [f"row {k // 8} column {k % 8}" for k in range(64)]
 result = sc.check(flow, test, test=quick, names=names, seed=0)
 print(result.summary())

@@ -296,3 +296,12 @@ def test_weights_of_modes_are_told_by_the_lens_of_noise(model):
     assert "% of the points" in first.sentence and "under the model" in first.sentence
     assert ("about" in first.sentence) == (model is not MODES)
     assert len(rest) <= 1  # of two modes, each once
+
+
+def test_what_draws_cannot_tell_from_zero_is_zero():
+    """The model's own correlation and skewness are known by some thousand draws alone."""
+    y = torch.randn(4000, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    x = y[:200] + y[:200, :1]
+    assert estimates.correlation(x, y).expected == 0 == estimates.skewness(x[:, 0], y[:, 0]).expected
+    close = torch.stack([y[:, 0], y[:, 0] + y[:, 1]], -1)
+    assert estimates.correlation(x, close).expected == pytest.approx(0.5**0.5, abs=0.05)  # 5 errors of 4,000

@@ -72,13 +72,18 @@ def correlation(x: Tensor, y: Tensor) -> Estimate:
     """Of the two columns of x and of y; Fisher's z with a standard error that holds for any law."""
     (one, error), (two, other) = _fisher(x), _fisher(y)
     z = Estimate.around(one, error, two, other)
-    value, low, high, expected = (math.tanh(v) for v in (z.value, z.low, z.high, z.expected))
+    value, low, high, expected = (math.tanh(v) for v in (z.value, z.low, z.high, _or_zero(two, other)))
     return Estimate(value, low, high, expected, z.gap)
 
 
 def skewness(x: Tensor, y: Tensor) -> Estimate:
     (one, error), (two, other) = _skewness(x), _skewness(y)
-    return Estimate.around(one, error, two, other)
+    return replace(Estimate.around(one, error, two, other), expected=_or_zero(two, other))
+
+
+def _or_zero(value: float, error: float) -> float:
+    """What draws of the model show of it: 0 where two standard errors reach that, as of most models it is."""
+    return value if abs(value) > 2 * error else 0.0
 
 
 def share(inside: Tensor, expected: float, draws: float = math.inf) -> Estimate:
