@@ -245,7 +245,7 @@ def draw(record: Record, path: Path) -> None:
                 r for r in record.results["rows"] if (r["way"], r["along"]) == (way, along) and "seconds" in r
             ]
             sizes = [row["members" if along == "bank" else along] for row in mine]
-            style = {"color": f"C{k % 10}", "marker": "o", "markersize": 3.5}
+            style = {"color": pyplot.get_cmap("tab20")(2 * k % 19), "marker": "o", "markersize": 3.5}
             style |= {"linewidth": 2.4 if way.startswith("steincritic") else 1.2}
             for ax, key in zip(axes[:, column], ("seconds", "mib"), strict=True):
                 ax.plot(

@@ -207,3 +207,9 @@ def test_frames_go_by_their_columns():
     columns = {"mu": flat(MU), "tau": flat(TAU), "theta[1]": flat(THETA)[:, 0], "theta[2]": flat(THETA)[:, 1]}
     read = read_chains(Named(), pandas.DataFrame(columns), chains=CHAINS)
     torch.testing.assert_close(read.x, WANTED)
+
+
+def test_swapped_chains_and_draws_are_asked_about():
+    turned = {name: np.swapaxes(np.asarray(values), 0, 1) for name, values in BY_CHAIN.items()}
+    with pytest.raises(InputError, match=r"mu has 3 numbers per draw, .*: are these swapped\?"):
+        read_chains(Named(), turned)

@@ -13,7 +13,14 @@ from steincritic.data.points import sample_points
 from steincritic.diagnosis.doctor.doctor import doctor
 from steincritic.diagnosis.doctor.identity import stein_identity
 from steincritic.errors import InputError
-from steincritic.models import DistributionModel, GaussianMixture, LogDensity, PairModel, random_rbm
+from steincritic.models import (
+    DistributionModel,
+    GaussianMixture,
+    GridModel,
+    LogDensity,
+    PairModel,
+    random_rbm,
+)
 from steincritic.rng import generator
 
 N = 5_000
@@ -407,3 +414,16 @@ def test_weights_of_separate_modes_are_said_to_be_unseen():
     alone = doctor(PairModel(far.score), far.sample(300, seed=1))
     assert "Give the model a sampler" in detail(alone, "Stein's identity")
     assert "separate" not in detail(doctor(Q, n=N), "Stein's identity")
+
+
+def test_a_net_in_single_precision_on_a_grid_is_no_wrong_score():
+    """Its log-density, less a constant in double precision, is still rounded as a float32 is."""
+    first, second = (torch.randn(*shape, generator=generator(0)) for shape in ((2, 64), (64, 1)))
+
+    def log_density(x):
+        y = x.float()
+        return (((y @ first).tanh() @ second)[..., 0] - y.square().sum(-1)).to(x)
+
+    model = GridModel(LogDensity(log_density, dim=2), low=[-6.0, -6.0], high=[6.0, 6.0])
+    status = {check.name: check.status for check in doctor(model, n=500).checks}
+    assert status["score and log-density"] == "passed"

@@ -10,7 +10,12 @@ import torch
 import steincritic as sc
 from steincritic.data.points import scored
 from steincritic.errors import DoubtfulWarning, InputError
-from steincritic.gof.assumptions import dependence_of_rows, find_caveats, unseen_weights
+from steincritic.gof.assumptions import (
+    dependence_of_rows,
+    discrete_columns,
+    find_caveats,
+    unseen_weights,
+)
 from steincritic.rng import generator
 
 QUICK = sc.Combined(critics=None, draws=99, reference=50, cache=False)
@@ -249,3 +254,8 @@ def test_one_group_is_not_taken_for_several(n):
         model = sc.as_model(q)
         told = [list(unseen_weights(None, scored(model, model.sample(n, seed=k)))) for k in range(20)]
         assert sum(map(bool, told)) <= 1
+
+
+def test_a_sampler_that_stays_where_it_is_rounds_nothing():
+    x = torch.randn(200, 2, generator=torch.Generator().manual_seed(0)).repeat_interleave(5, dim=0)
+    assert discrete_columns(x) == ([], []) and discrete_columns(x.round(decimals=1))[1] == [0, 1]

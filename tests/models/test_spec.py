@@ -120,3 +120,18 @@ def test_an_attribute_that_is_no_model_is_refused(code):
 def test_a_class_is_no_model_yet(code):
     with pytest.raises(InputError, match="is a class"):
         load_object(f"{code}:GaussianMixture")
+
+
+def test_a_model_file_imports_what_lies_beside_it(tmp_path):
+    (tmp_path / "beside_the_model.py").write_text("answer = 42\n")
+    (tmp_path / "uses_it.py").write_text("from beside_the_model import answer\n")
+    (tmp_path / "json.py").write_text("raise SystemExit\n")  # replaces nothing
+    assert load_attribute(f"{tmp_path}/uses_it.py:answer") == 42
+    with pytest.raises(InputError, match=r"has no attribute 'zzz'; it has answer"):
+        load_attribute(f"{tmp_path}/uses_it.py:zzz")
+
+
+@pytest.fixture(autouse=True)
+def paths(monkeypatch):
+    """Folders of model files stay where they are looked for; not so after a test."""
+    monkeypatch.setattr(sys, "path", list(sys.path))

@@ -146,8 +146,10 @@ class Check(Common, AsJson, Tested):
 
 def reading(result: "CheckResult") -> list[str]:
     """What a person reads first: verdict, the most telling findings, size; then how the test was done."""
-    found = result.findings[:_FINDINGS]
-    return result.reading([f"{k}. {sentence}" for k, sentence in enumerate(found, start=1)])
+    found = [f"{k}. {sentence}" for k, sentence in enumerate(result.findings, start=1)]
+    more = len(found) - _FINDINGS
+    told = [f"{more} more finding{'s' if more > 1 else ''} in the report (--out DIR)."] if more > 0 else []
+    return result.reading([*found[:_FINDINGS], *told])
 
 
 def command_line() -> str:

@@ -259,6 +259,12 @@ def _by_names(named: Named, labels: Sequence[str]) -> Chains:
         used.add(place)
         found.append(np.asarray(values, dtype=np.float64))
     if missing:
+        if several := [label for label in missing if label in named]:
+            count = np.prod(named[several[0]].shape[2:], dtype=int)
+            raise InputError(
+                f"{several[0]} has {count} numbers per draw, the model has one; draws by chain are (chains, "
+                "draws): are these swapped?"
+            )
         raise InputError(f"draws lack {listed(missing, _SHOWN)}; they have {listed(list(named), _SHOWN)}")
     extra = list(dict.fromkeys(base for base, index in columns if (base, index) not in used))
     if extra:

@@ -181,9 +181,12 @@ def _numbered(sight: _Sight) -> Iterator[Caveat]:
 
 
 def discrete_columns(x: Tensor) -> tuple[list[int], list[int]]:
-    """Columns that hold few whole numbers, and others that repeat their values; constant ones are neither."""
+    """Columns that hold few whole numbers, and others that repeat their values; constant ones are neither.
+
+    A row that is there again counts once: a sampler that refuses a step repeats all of it.
+    """
     whole, rounded = [], []
-    for j, column in enumerate(x.T):
+    for j, column in enumerate(x.unique(dim=0).T):
         share = len(column.unique()) / len(column)
         if share == 1 / len(column):
             continue

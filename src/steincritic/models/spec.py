@@ -8,8 +8,10 @@ from types import ModuleType
 from typing import Any
 
 from steincritic.cluster import FILE_MODULE
-from steincritic.errors import InputError, ModelError, did_you_mean, first_line
+from steincritic.errors import InputError, ModelError, did_you_mean, first_line, listed
 from steincritic.models.saved import load_saved
+
+_NAMED = 6  # names of a file that a message tells
 
 
 def load_attribute(spec: str) -> Any:
@@ -19,7 +21,10 @@ def load_attribute(spec: str) -> Any:
         raise InputError(f"a model is named package.module:attr or file.py:attr, got {spec!r}")
     module = _load_file(Path(place)) if place.endswith(".py") else _load_module(place)
     if not hasattr(module, attribute):
-        hint = did_you_mean(attribute, [n for n in vars(module) if not n.startswith("_")])
+        names = [
+            n for n, v in vars(module).items() if not n.startswith("_") and not isinstance(v, ModuleType)
+        ]
+        hint = did_you_mean(attribute, names) or (f"; it has {listed(names, _NAMED)}" if names else "")
         raise InputError(f"{place} has no attribute {attribute!r}{hint}")
     return getattr(module, attribute)
 
@@ -54,6 +59,8 @@ def _load_file(path: Path) -> ModuleType:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    if (folder := str(path.parent.resolve())) not in sys.path:
+        sys.path.append(folder)  # files beside it can be imported; at the end, so they replace nothing
     try:
         spec.loader.exec_module(module)
     except KeyboardInterrupt:

@@ -181,7 +181,7 @@ def check_gradient(patient: Patient) -> Verdict:
     x = patient.precise[:: math.ceil(len(patient.precise) * min(patient.precise.shape[1], 64) / 1_000)]
     scale = robust_frame(patient.points).scale.to(x)
     v = _directions(x.shape[1], patient.seed).to(x) * scale  # (k, d)
-    kind = _precision(patient.log_prob(x))
+    kind = _precision(patient.log_prob(x), patient.score(x))
     eps = torch.finfo(kind).eps
     h = eps ** (1 / 3)
     try:
@@ -214,9 +214,10 @@ def check_gradient(patient: Patient) -> Verdict:
     )
 
 
-def _precision(values: Tensor) -> torch.dtype:
+def _precision(*answers: Tensor) -> torch.dtype:
     """float32 also for float64 numbers that are all float32 ones: some step inside rounded them."""
-    return torch.float32 if torch.equal(values.float().to(values), values) else values.dtype
+    single = any(torch.equal(values.float().to(values), values) for values in answers)
+    return torch.float32 if single else answers[0].dtype
 
 
 def _directions(dim: int, seed: int) -> Tensor:
