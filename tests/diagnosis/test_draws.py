@@ -243,3 +243,12 @@ def test_draws_without_names_are_said_to_be_in_the_order_of_the_model():
     q = sc.models.GaussianMixture([[0.0, 0.0]])
     check = sc.check_draws(ScoreOnly(q, ["mu", "log tau"]), q.sample(300, seed=3), seed=0)
     assert "Draws without names were taken in the model's order: mu, log tau." in check.test.notes
+
+
+def test_more_chains_than_draws_are_asked_about_and_reports_speak_of_chains(tmp_path):
+    x = torch.randn(20, 12, 2, generator=generator(3), dtype=torch.float64)
+    with pytest.warns(DoubtfulWarning, match="20 chains of 12 draws: are the first two axes swapped"):
+        result = sc.check_draws(lambda y: -0.5 * y.square().sum(-1), x)
+    result.save(tmp_path)
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert "check_draws(model, draws)" in page and "Rows are independent draws" not in page

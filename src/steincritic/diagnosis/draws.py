@@ -73,6 +73,11 @@ class Mixing:
                 f"The draws are worth only {worth:.0f} independent ones; with fewer than {_FEW} a test sees "
                 "gross errors alone. Run the chains longer, or reparametrize."
             )
+        if self.chains > self.draws:
+            found.append(
+                f"{self.chains} chains of {self.draws} draws: are the first two axes swapped? Draws are "
+                "(chains, n, d)."
+            )
         if self.apart:
             found.append(f"{self.apart} A rejection may only say that the chains are too short.")
         return tuple(found)

@@ -34,7 +34,7 @@ class About:
     """How a report came to be."""
 
     title: str = "Does the model fit the data?"
-    command: str = "steincritic.check(model, x)"
+    command: str = ""  # by default that of Python
     config: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -72,6 +72,7 @@ def render(
         script=Markup((_TEMPLATES / "report.js").read_text(encoding="utf-8")),
         d=diagnosis,
         about=about,
+        chains="mixing" in diagnosis.test.settings,
         verdict=_verdict(diagnosis),
         bounded=coordinates_of(diagnosis.critic.model) is not None,
         caveats=diagnosis.test.caveat_lines,
