@@ -151,7 +151,8 @@ def test_the_log_density_tells_a_wrong_score_without_draws(factor, dtype):
             return Q.log_prob(x.to(dtype)).to(x.dtype)
 
     checkup = doctor(Wrong(), x=X)
-    assert found(checkup) == {"score and log-density": "failed"}
+    turned = {"sign of the score": "failed"} if factor < 0 else {}
+    assert found(checkup) == {"score and log-density": "failed"} | turned
     assert "times the gradient" in detail(checkup, "score and log-density")
 
 
@@ -427,3 +428,11 @@ def test_a_net_in_single_precision_on_a_grid_is_no_wrong_score():
     model = GridModel(LogDensity(log_density, dim=2), low=[-6.0, -6.0], high=[6.0, 6.0])
     status = {check.name: check.status for check in doctor(model, n=500).checks}
     assert status["score and log-density"] == "passed"
+
+
+def test_an_energy_with_its_sign_turned_fails_beside_data():
+    x = GaussianMixture(torch.zeros(1, 2)).sample(300, seed=1)
+    turned = doctor(LogDensity(lambda y: 0.5 * y.square().sum(-1)), x=x)
+    assert found(turned)["sign of the score"] == "failed"
+    assert "Is its sign turned" in detail(turned, "sign of the score")
+    assert "sign of the score" not in found(doctor(LogDensity(lambda y: -0.5 * y.square().sum(-1)), x=x))

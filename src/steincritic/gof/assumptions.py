@@ -22,6 +22,7 @@ from steincritic.models.base import DensityModel, Model, SamplingModel, fitted_p
 from steincritic.models.bounded import coordinates_of
 from steincritic.models.mixing import autocorrelation_time
 from steincritic.models.mixture import GaussianMixture
+from steincritic.shapes import Points
 
 OUTWARD = "scores that point outward"
 FITTED = "fitted to these rows"  # of the model, not of the data alone
@@ -132,17 +133,22 @@ def _outside(sight: _Sight) -> Iterator[Caveat]:
         )
 
 
-def _outward(sight: _Sight) -> Iterator[Caveat]:
+def points_outward(x: Points, score: Points) -> bool:
     """Scores of a density that falls off point to its middle."""
-    pull = ((sight.x - sight.x.mean(0)) * sight.points.score).sum(1)
+    pull = ((x - x.mean(0)) * score).sum(1)
     error = float(pull.std()) / math.sqrt(len(pull))
-    if float(pull.mean()) > max(_OUTWARD * sight.x.shape[1], _SURE * error):
-        yield Caveat(
-            OUTWARD,
-            "The score points away from the middle of the data. Is its sign turned (the gradient of an "
-            "energy where that of the log-density is wanted)?",
-            grave=True,
-        )
+    return float(pull.mean()) > max(_OUTWARD * x.shape[1], _SURE * error)
+
+
+TURNED = (
+    "The score points away from the middle of the data. Is its sign turned (the gradient of an energy where "
+    "that of the log-density is wanted)?"
+)
+
+
+def _outward(sight: _Sight) -> Iterator[Caveat]:
+    if points_outward(sight.x, sight.points.score):
+        yield Caveat(OUTWARD, TURNED, grave=True)
 
 
 def _rescaled(sight: _Sight) -> Iterator[Caveat]:

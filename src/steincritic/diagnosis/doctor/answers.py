@@ -9,7 +9,7 @@ from steincritic.data.points import answer
 from steincritic.diagnosis.doctor.identity import robust_frame
 from steincritic.diagnosis.doctor.patient import Patient, Status, Verdict, short
 from steincritic.errors import ModelError, listed
-from steincritic.gof.assumptions import discrete_columns
+from steincritic.gof.assumptions import TURNED, discrete_columns, points_outward
 from steincritic.models.base import DensityModel
 from steincritic.rng import generator
 from steincritic.shapes import Points
@@ -168,6 +168,14 @@ def check_columns(patient: Patient) -> Verdict:
     if rounded:
         return "warning", f"Rounded or discrete, with the same values again and again: {'; '.join(rounded)}."
     return "passed", "No column repeats its values."
+
+
+def check_sign(patient: Patient) -> Verdict:
+    if patient.data is None or len(patient.data) < 2:
+        return "skipped", "There are no data to see where the score should point."
+    if points_outward(patient.data.double(), patient.score(patient.data).double()):
+        return "failed", TURNED
+    return "passed", "The score does not point away from the data."
 
 
 def check_gradient(patient: Patient) -> Verdict:

@@ -231,6 +231,7 @@ _CHECKS: dict[str, Callable[[Patient], Verdict]] = {
     "dtypes": answers.check_dtypes,
     "device": answers.check_device,
     "continuous columns": answers.check_columns,
+    "sign of the score": answers.check_sign,
     "score and log-density": answers.check_gradient,
     "independent draws": own_draws.check_independence,
     "Stein's identity": own_draws.check_identity,
