@@ -1,5 +1,7 @@
 """Settings that every test shares."""
 
+import signal
+
 import matplotlib
 import pytest
 import torch
@@ -8,6 +10,8 @@ from hypothesis import settings
 matplotlib.use("Agg")
 pytest.register_assert_rewrite("model_contract", "reference")
 torch.set_num_threads(1)  # the nets here are too small to share among threads
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in a shell's background, and so in all it starts
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("steincritic", derandomize=True, deadline=None, max_examples=40)
 settings.load_profile("steincritic")
 

@@ -88,6 +88,11 @@ def test_rounded_and_whole_columns_are_all_named():
     assert "shoe size" in told["rounded columns"] and "height" not in str(told)
 
 
+def test_a_single_column_of_whole_numbers_is_told():
+    q = sc.models.GaussianMixture([[0.0]], 9.0)
+    assert "discrete columns" in kinds(q, q.sample(300, seed=3).round())
+
+
 def test_whole_numbers_that_hardly_repeat_are_fine():
     q = sc.models.GaussianMixture([[0.0]], 1e10)
     assert kinds(q, q.sample(300, seed=4).round()) == []

@@ -189,10 +189,12 @@ def _numbered(sight: _Sight) -> Iterator[Caveat]:
 def discrete_columns(x: Tensor) -> tuple[list[int], list[int]]:
     """Columns that hold few whole numbers, and others that repeat their values; constant ones are neither.
 
-    A row that is there again counts once: a sampler that refuses a step repeats all of it.
+    A row that is there again counts once: a sampler that refuses a step repeats all of it. Of a single
+    column that cannot be told from a value that is there again.
     """
     whole, rounded = [], []
-    for j, column in enumerate(x.unique(dim=0).T):
+    rows = x.unique(dim=0) if x.shape[1] > 1 else x
+    for j, column in enumerate(rows.T):
         share = len(column.unique()) / len(column)
         if share == 1 / len(column):
             continue

@@ -107,10 +107,10 @@ def caveats_at_rows(
 
 
 def _caveats(points: ScoredPoints, p: int, names: Sequence[str]) -> Iterator[Caveat]:
-    x, y, score = points.x[:, :p], points.x[:, p:], points.score[:, p:]
-    for kind, columns in zip(("discrete", "rounded"), discrete_columns(y), strict=True):
-        if columns:
-            which = listed([names[p + j] for j in columns], len(columns))
+    x, score = points.x[:, :p], points.score[:, p:]
+    for kind, columns in zip(("discrete", "rounded"), discrete_columns(points.x), strict=True):
+        if of_y := [names[j] for j in columns if j >= p]:
+            which = listed(of_y, len(of_y))
             what = "Whole numbers alone" if kind == "discrete" else "The same values again and again"
             yield Caveat(
                 f"{kind} columns",
