@@ -22,8 +22,8 @@ def assert_same(got, wanted, where=""):
         assert len(got) == len(wanted), where
         for k, value in enumerate(wanted):
             assert_same(got[k], value, f"{where}[{k}]")
-    elif isinstance(wanted, float):  # 1e-6 of the number: rounding carried through training
-        assert math.isclose(got, wanted, rel_tol=1e-6, abs_tol=1e-9), f"{where}: {got} for {wanted}"
+    elif isinstance(wanted, float):  # rounding through training: of a number, or of a sum that cancels
+        assert math.isclose(got, wanted, rel_tol=1e-6, abs_tol=2e-6), f"{where}: {got} for {wanted}"
     else:
         assert got == wanted, f"{where}: {got} for {wanted}"
 

@@ -11,7 +11,7 @@ from steincritic.data import ScoredPoints, problem, scored
 from steincritic.errors import DivergedError, InputError
 from steincritic.models import GaussianMixture
 from steincritic.rng import Streams
-from steincritic.training import Adaptive, Gap, Staged, Training, Yardsticks, always, fit_bank, fixed
+from steincritic.training import Adaptive, Gap, Staged, Training, Yardsticks, always, fit_bank, fixed, lanes
 from steincritic.training import fit as fit_module
 from steincritic.training.lanes import Group
 
@@ -162,13 +162,19 @@ def test_any_number_of_points_is_cut_into_batches(n, batch_size):
 
 def watch_steps(monkeypatch, note):
     """Call it with the points of every step."""
-    gradient = Group.gradient
+    gradient, several = Group.gradient, lanes._probed_steps
 
     def watched(self, x, *rest):
         note(x)
         return gradient(self, x, *rest)
 
+    def watched_several(lane, adam, x, *rest):
+        for one in x:
+            note(one)
+        return several(lane, adam, x, *rest)
+
     monkeypatch.setattr(Group, "gradient", watched)
+    monkeypatch.setattr(lanes, "_probed_steps", watched_several)
 
 
 @pytest.mark.parametrize("staging", [STAGINGS[0], STAGINGS[2]], ids=["in lanes", "step by step"])

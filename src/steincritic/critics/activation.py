@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -29,12 +30,16 @@ def _silu_first(z: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _silu_into(z: Tensor, value: Tensor, first: Tensor, second: Tensor, scratch: Tensor) -> None:
+    zero, one = _zero_and_one(z.dtype, z.device)
     s = torch.sigmoid(z, out=scratch)
     torch.mul(z, s, out=value)
-    rest = torch.sub(1, s, out=second)  # 1 - s
-    torch.addcmul(s, value, rest, out=first)  # a' = s + a (1 - s)
-    s.addcmul_(value, s, value=-1).add_(first)
-    second.mul_(s)  # a'' = (1 - s)(s - a s + a')
+    torch.lerp(value, one, s, out=first)  # a' = a + s (1 - a)
+    torch.lerp(value, first, 2.0, out=second).lerp_(zero, s)  # a'' = (2 a' - a)(1 - s)
+
+
+@cache
+def _zero_and_one(dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    return torch.zeros((), dtype=dtype, device=device), torch.ones((), dtype=dtype, device=device)
 
 
 def _softplus_first(z: Tensor) -> tuple[Tensor, Tensor]:

@@ -5,7 +5,7 @@ With a slope β a unit computes a(βz)/β; the slope is 1, or learned for each u
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
@@ -153,46 +153,55 @@ class MLP:
         product for both, forwards and backwards.
         """
         if probe is None:
-            *values, exact = exact_pullback(self._activation, len(self.hidden), parameters, x, buffers)
-            return values[0], values[1], self._keeping(exact)
-        last, size = len(self.hidden) + 1, (len(x), x.shape[1], x.shape[2])
-        rows = [buffers.stack("rows", size, x)]  # into each layer
-        rows[0].points.copy_(x)
-        rows[0].tangents.copy_(probe)
-        if self.fixed:
-            rows[0].tangents[..., : self.fixed] = 0
-        tapes = [_Tape(self._activation, layer, parameters, buffers) for layer in self._layers]
-        for tape in tapes:
-            rows.append(tape.forward(rows[-1]))
-        out = buffers.stack("out", size, x)
-        torch.bmm(rows[-1].both, parameters[f"w{last}"], out=out.both)
-        f = out.points.add_(parameters[f"b{last}"])
-        div_f = (out.tangents * probe).sum(-1)
+            f, div_f, exact = exact_pullback(self._activation, len(self.hidden), parameters, x, buffers)
+
+            def pull_exact(f_cotangent: BankPoints, div_cotangent: BankPerPoint, into: Parameters) -> None:
+                exact(f_cotangent, div_cotangent, into)
+                self._keep(into)
+
+            return f, div_f, pull_exact
+        size = len(x), x.shape[1], x.shape[2]
+        rows, out, cotangent = (buffers.stack(name, size, x) for name in ("rows", "out", "of out"))
+        rows.points.copy_(x)
+        rows.tangents.copy_(probe)
+        back = self.probed(parameters, rows, out, buffers)
 
         def pull(f_cotangent: BankPoints, div_cotangent: BankPerPoint, into: Parameters) -> None:
-            cotangent = buffers.stack("cotangent", size, x)
             cotangent.points.copy_(f_cotangent)
             torch.mul(probe, div_cotangent[..., None], out=cotangent.tangents)
+            back(cotangent, into)
+
+        return out.points, (out.tangents * probe).sum(-1), pull
+
+    def probed(
+        self, parameters: Parameters, rows: Stacked, out: Stacked, buffers: Buffers
+    ) -> Callable[[Stacked, Parameters], None]:
+        """Write f at points, and how it moves along a probe at each; gives the way back from both."""
+        if self.fixed:
+            rows.tangents[..., : self.fixed] = 0
+        last, into_layers = len(self.hidden) + 1, [rows]
+        tapes = [_Tape(self._activation, layer, parameters, buffers) for layer in self._layers]
+        for tape in tapes:
+            into_layers.append(tape.forward(into_layers[-1]))
+        torch.bmm(into_layers[-1].both, parameters[f"w{last}"], out=out.both)
+        out.points.add_(parameters[f"b{last}"])
+
+        def back(cotangent: Stacked, into: Parameters) -> None:
             for layer in range(last, 0, -1):
-                torch.bmm(rows[layer - 1].both.mT, cotangent.both, out=into[f"w{layer}"])
+                torch.bmm(into_layers[layer - 1].both.mT, cotangent.both, out=into[f"w{layer}"])
                 torch.sum(cotangent.points, 1, keepdim=True, out=into[f"b{layer}"])
                 if layer > 1:
                     cotangent = tapes[layer - 2].backward(cotangent, parameters[f"w{layer}"], into)
+            self._keep(into)
 
-        return f, div_f, self._keeping(pull)
+        return back
 
-    def _keeping(self, pull: Pullback) -> Pullback:
-        """The pullback without what would move fixed coordinates."""
-        if not self.fixed:
-            return pull
-        last = len(self.hidden) + 1
-
-        def keep(f_cotangent: BankPoints, div_cotangent: BankPerPoint, into: Parameters) -> None:
-            pull(f_cotangent, div_cotangent, into)
-            into[f"w{last}"][..., : self.fixed] = 0
-            into[f"b{last}"][..., : self.fixed] = 0
-
-        return keep
+    def _keep(self, gradient: Parameters) -> None:
+        """Take out what would move fixed coordinates."""
+        if self.fixed:
+            last = len(self.hidden) + 1
+            gradient[f"w{last}"][..., : self.fixed] = 0
+            gradient[f"b{last}"][..., : self.fixed] = 0
 
 
 class _Tape:
@@ -228,15 +237,16 @@ class _Tape:
 
     def backward(self, above: Stacked, weight: Tensor, into: Parameters) -> Stacked:
         """Cotangent of the next layer's rows to that of (z, t); writes the slope's gradient."""
-        cotangent, (_, z, t) = self._stack("cotangent"), self._pre
+        cotangent, z, t = self._stack("cotangent"), self._pre.points, self._pre.tangents
         torch.bmm(above.both, weight.mT, out=cotangent.both)
-        bend = torch.mul(cotangent.tangents, t, out=self._take("scratch")).mul_(self._second)
+        bend = torch.mul(cotangent.tangents, t, out=self._take("scratch"))  # of ψ'
         if self._slope is not None:  # dh/dβ = (zψ' - h)/β and dψ'(βz)/dβ = zψ''
             through_value = cotangent.points * (z * self._first - self._out.points)
-            slope_gradient = ((through_value + bend * z) / self._slope).sum(1, keepdim=True)
+            through_tangent = bend * self._second * z
+            slope_gradient = ((through_value + through_tangent) / self._slope).sum(1, keepdim=True)
             into[f"slope{self._layer}"].copy_(slope_gradient)
-        cotangent.points.mul_(self._first).add_(bend)
-        cotangent.tangents.mul_(self._first)
+        cotangent.halves.mul_(self._first[:, None])
+        cotangent.points.addcmul_(bend, self._second)
         return cotangent
 
 

@@ -1,6 +1,6 @@
 """What a bank needs of a network: stacked parameters in, a vector field and its divergence out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 import torch
@@ -16,8 +16,15 @@ class Stacked(NamedTuple):
     """Rows of points, and under them as many rows of tangents: (e, 2n, .), and its halves."""
 
     both: Tensor
+    halves: Tensor  # (e, 2, n, .)
     points: Tensor
     tangents: Tensor
+
+    @classmethod
+    def several(cls, halves: Tensor) -> Iterator["Stacked"]:
+        """Of (k, e, 2, n, .), one after the other; cut at once, as cutting takes its time."""
+        arrays = halves.flatten(2, 3), halves, halves[:, :, 0], halves[:, :, 1]
+        return map(cls, *(array.unbind() for array in arrays))
 
 
 class Buffers:
@@ -34,11 +41,10 @@ class Buffers:
         return self._arrays[name, shape]
 
     def stack(self, name: str, half: tuple[int, int, int], like: Tensor) -> Stacked:
-        """The same with its halves, each of this shape; cutting them anew in every step takes its time."""
+        """The same with its halves, each of this shape."""
         if (name, half) not in self._stacked:
             members, rows, columns = half
-            both = like.new_empty(members, 2 * rows, columns)
-            self._stacked[name, half] = Stacked(both, both[:, :rows], both[:, rows:])
+            (self._stacked[name, half],) = Stacked.several(like.new_empty(1, members, 2, rows, columns))
         return self._stacked[name, half]
 
 

@@ -33,7 +33,7 @@ from steincritic.training.staging import Quantity, Stage, Staged, Staging
 
 T = TypeVar("T")
 _SMALL = 2**17  # numbers in the widest array of a step, up to which torch's threads gain less than a half
-_LANE = 2**17  # the same, of the members that one thread trains at a time; half of it where they are few
+_LANE = 5 * 2**15  # the same, of the members that one thread trains at a time
 _LOOK = 20  # epochs on a GPU between two looks at its losses
 Observer = Callable[[int, Bank, PerMember], None]
 
@@ -297,7 +297,8 @@ class _Run:
         if self.bank.device.type != "cpu" or not isinstance(self.bank.network, MLP) or not self._independent:
             return None
         batch = min(self.training.batch_size, len(self.points))
-        most = _LANE // self._numbers_each(batch)
+        most = max(1, _LANE // self._numbers_each(batch))
+        pairs = -(-len(self.bank) // (2 * most))  # two threads, or more, have as much to do each
         return Lanes(
             self.bank,
             self.optimizer,
@@ -305,7 +306,7 @@ class _Run:
             self.points,
             batch=batch,
             draw=self._draw,
-            size=max(1, min(most, max(most // 2, len(self.bank) // 4))),
+            count=min(2 * pairs, len(self.bank)),
         )
 
     def _update(self, x: BankPoints, score: BankPoints, lam: PerMember) -> Tensor:

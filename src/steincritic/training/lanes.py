@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from steincritic.critics.bank import Bank
-from steincritic.critics.network import Buffers, Parameters
+from steincritic.critics.mlp import MLP
+from steincritic.critics.network import Buffers, Parameters, Stacked
 from steincritic.data.points import ScoredPoints
 from steincritic.engine import EngineName, spread
 from steincritic.rng import Streams
@@ -22,7 +23,7 @@ from steincritic.shapes import BankPoints, PerMember
 from steincritic.training.objective import Loss, loss_cotangents, loss_of
 
 Draw = Callable[[Streams, int | Tensor, tuple[int, ...]], Tensor]  # probes of some steps, (k, e, n, d)
-_DRAWN = 2**17  # numbers of probes at a time
+_DRAWN = 2**16  # numbers of probes at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +50,41 @@ class Group:
         return loss_of(score, f, div_f, lam)
 
 
+def _exact_steps(
+    lane: Group, adam: "_Adam", x: Tensor, score: Tensor, lam: Tensor, buffers: Buffers
+) -> Iterator[Tensor]:
+    """The two terms of the loss before each step, (1, 2, e); x and score are (k, e, n, d), λ (k, e)."""
+    for some in zip(x, score, lam, strict=True):
+        loss = lane.gradient(*some, None, buffers)
+        adam.step()
+        yield torch.stack([loss.stein, loss.penalty])[None]
+
+
+def _probed_steps(
+    lane: Group, adam: "_Adam", x: Tensor, score: Tensor, probe: Tensor, lam: Tensor, buffers: Buffers
+) -> Tensor:
+    """The same of all steps, (k, 2, e), each in few operations: between them threads wait for each other.
+
+    What needs no critic is done for all steps at once: `loss_cotangents` but for λf, and the loss.
+    """
+    network = lane.bank.network
+    assert isinstance(network, MLP)
+    share = 1 / x.shape[2]
+    shape = (*x.shape[:2], 2, *x.shape[2:])
+    rows, out, cotangents = (buffers.take(name, shape, x) for name in ("rows", "values", "cotangents"))
+    torch.stack([x, probe], 2, out=rows)
+    torch.stack([score, probe], 2, out=cotangents).mul_(-share)
+    stacked, weights = map(Stacked.several, (rows, out, cotangents)), (lam * share)[..., None, None]
+    for rows_now, out_now, cotangent, weight in zip(*stacked, weights, strict=True):
+        back = network.probed(lane.bank.parameters, rows_now, out_now, buffers)
+        cotangent.points.addcmul_(out_now.points, weight)
+        back(cotangent, lane.gradients)
+        adam.step()
+    f, moved = out.unbind(2)
+    loss = loss_of(score, f, (moved * probe).sum(-1), lam)
+    return torch.stack([loss.stein, loss.penalty], 1)
+
+
 class Lanes:
     """Epochs of Adam of all members; weights and moments stay where bank and optimizer have them."""
 
@@ -61,9 +97,8 @@ class Lanes:
         *,
         batch: int,
         draw: Draw | None,
-        size: int,
+        count: int,
     ) -> None:
-        count = -(-len(bank) // size)
         edges = [k * len(bank) // count for k in range(count + 1)]
         self._points, self._batch, self._draw = points, min(batch, len(points)), draw
         self._buffers: list[Buffers] = []  # of lanes that are not at work
@@ -86,36 +121,30 @@ class Lanes:
         return torch.cat([done[k] for k in range(len(done))], dim=-1)
 
     def _train(self, lane: Group, adam: "_Adam", streams: Streams, epoch: int, lam: Tensor) -> Tensor:
-        order = streams.permutations(epoch, len(self._points))
+        order, batch = streams.permutations(epoch, len(self._points)), self._batch
         x, score = (_dealt(t[lane.members], order) for t in (self._points.x, self._points.score))
-        batches = zip(x.split(self._batch, dim=1), score.split(self._batch, dim=1), strict=True)
-        probes = self._probes(streams, range(epoch * len(lam), (epoch + 1) * len(lam)))
-        buffers, losses = self._free_buffers(), list[Tensor]()
-        for (x, score), probe, own in zip(batches, probes, lam[:, lane.members], strict=True):
-            if probe is not None and len(probe[0]) > x.shape[1]:  # the last batch may be short
-                probe = probe[:, : x.shape[1]]
-            loss = lane.gradient(x, score, own, probe, buffers)
-            losses += loss.stein, loss.penalty
-            adam.step()
+        buffers, losses, steps = self._free_buffers(), list[Tensor](), len(lam)
+        at_once = max(1, _DRAWN // (len(order) * batch * x.shape[2]))
+        full = x.shape[1] // batch
+        edges = [*range(0, full, at_once), full, *([steps] if full < steps else [])]  # the last may be short
+        for first, end in pairwise(edges):
+            count, rows = end - first, slice(first * batch, end * batch)
+            now, score_now = (t[:, rows].unflatten(1, (count, -1)).transpose(0, 1) for t in (x, score))
+            lam_now = lam[first:end, lane.members]
+            if self._draw is None:
+                losses += _exact_steps(lane, adam, now, score_now, lam_now, buffers)
+                continue
+            at = torch.arange(epoch * steps + first, epoch * steps + end)[:, None]
+            probe = self._draw(streams, at, (batch, x.shape[2]))[:, :, : now.shape[2]]
+            losses.append(_probed_steps(lane, adam, now, score_now, probe, lam_now, buffers))
         self._buffers.append(buffers)
-        return torch.stack(losses).view(len(lam), 2, -1)
+        return torch.cat(losses)
 
     def _free_buffers(self) -> Buffers:
         try:
             return self._buffers.pop()
         except IndexError:  # all are in use
             return Buffers()
-
-    def _probes(self, streams: Streams, steps: range) -> Iterator[Tensor | None]:
-        """Of one step after the other, drawn for several at once; None where the divergence is exact."""
-        shape = self._batch, self._points.dim
-        at_once = max(1, _DRAWN // (len(streams.keys) * shape[0] * shape[1]))
-        for first in range(0, len(steps), at_once):
-            some = steps[first : first + at_once]
-            if self._draw is None:
-                yield from [None] * len(some)
-            else:
-                yield from self._draw(streams, torch.tensor(some)[:, None], shape)
 
 
 class _Adam:
@@ -155,4 +184,8 @@ def _moments(optimizer: torch.optim.Adam, value: Tensor) -> dict[str, Tensor]:
 
 def _dealt(t: Tensor, order: Tensor) -> Tensor:
     """(e, n, d) rows in each member's order."""
-    return torch.stack([one.index_select(0, rows) for one, rows in zip(t, order, strict=True)])
+    members, n, d = t.shape
+    shared = t.stride(0) == 0  # by members
+    first = 0 if shared else n * torch.arange(members)[:, None]  # of each member, among the rows of all
+    rows = t[0] if shared else t.reshape(members * n, d)
+    return rows.index_select(0, (order + first).flatten()).view(t.shape)

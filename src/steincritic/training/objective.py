@@ -34,9 +34,9 @@ def loss_of(score: BankPoints, f: BankPoints, div_f: BankPerPoint, lam: PerMembe
 
 def loss_cotangents(score: BankPoints, f: BankPoints, lam: PerMember) -> tuple[BankPoints, BankPerPoint]:
     """Derivatives of the loss in f and in ∇·f."""
-    n = f.shape[1]
-    of_field = torch.addcmul(score, f, lam[:, None, None], value=-1).mul_(-1 / n)
-    return of_field, f.new_full(f.shape[:2], -1 / n)
+    share = 1 / f.shape[1]
+    of_field = (score * -share).addcmul_(f, (lam * share)[:, None, None])
+    return of_field, f.new_full(f.shape[:2], -share)
 
 
 def monitor(bank: Bank, points: ScoredPoints, lam: PerMember) -> PerMember:
