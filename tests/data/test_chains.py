@@ -213,3 +213,39 @@ def test_swapped_chains_and_draws_are_asked_about():
     turned = {name: np.swapaxes(np.asarray(values), 0, 1) for name, values in BY_CHAIN.items()}
     with pytest.raises(InputError, match=r"mu has 3 numbers per draw, .*: are these swapped\?"):
         read_chains(Named(), turned)
+
+
+def columns():
+    flat_theta = flat(THETA)
+    return {"mu": flat(MU), "tau": flat(TAU), "theta[0]": flat_theta[:, 0], "theta[1]": flat_theta[:, 1]}
+
+
+@pytest.mark.parametrize("kind", ["csv", "npz", "sampler"])
+def test_files_with_names_and_samplers_give_the_same_chains(kind, tmp_path):
+    path, held = tmp_path / f"draws.{kind}", columns()
+    if kind == "csv":
+        held["chain"] = np.arange(CHAINS).repeat(STEPS)
+        np.savetxt(path, np.stack(list(held.values()), 1), delimiter=",", header=",".join(held), comments="")
+        read = read_chains(Named(), str(path))
+    elif kind == "npz":
+        np.savez(path, **BY_CHAIN)
+        read = read_chains(Named(), path)
+    else:
+        read = read_chains(Named(), SimpleNamespace(get_samples=lambda group_by_chain: BY_CHAIN))
+    torch.testing.assert_close(read.x, WANTED)
+
+
+def test_a_file_of_chains_is_an_array_of_chains(tmp_path):
+    np.save(tmp_path / "x.npy", WANTED.numpy())
+    assert torch.equal(read_chains(Named(), tmp_path / "x.npy").x, WANTED)
+    (tmp_path / "broken.npz").write_bytes(b"PK")
+    with pytest.raises(InputError, match="cannot be read as draws"):
+        read_chains(Named(), tmp_path / "broken.npz")
+    with pytest.raises(InputError, match="arviz.from_netcdf"):
+        read_chains(Named(), tmp_path / "x.nc")
+
+
+def test_a_column_of_chains_is_no_coordinate():
+    frame = pytest.importorskip("pandas").DataFrame({"chain": np.arange(CHAINS).repeat(STEPS), "a": flat(MU)})
+    free = SimpleNamespace(score=lambda x: -x)
+    torch.testing.assert_close(read_chains(free, frame).x[..., 0], torch.as_tensor(MU))

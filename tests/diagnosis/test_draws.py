@@ -56,10 +56,32 @@ def test_the_chain_that_stays_apart_is_named():
     apart[2, :, 1] += 3.0
     mixing = judge_chains(apart, ["a", "b"])
     assert mixing.rhat > 1.3
-    assert "R-hat of b" in mixing.doubts[0] and "chain 3 lies 3." in mixing.doubts[0]
-    assert not judge_chains(moving_average(4, 500, 0.0), ["a", "b"]).doubts
+    (told,) = mixing.caveats(rejected=True)
+    assert "R-hat of b" in told.detail and "chain 3 lies 3." in told.detail and told.grave
+    assert not judge_chains(moving_average(4, 500, 0.0), ["a", "b"]).caveats(rejected=False)
     drift = moving_average(1, 500, 0.0) + torch.linspace(0, 4, 500, dtype=torch.float64)[None, :, None]
-    assert "second half" in judge_chains(drift, ["a", "b"]).doubts[0]
+    assert "second half" in judge_chains(drift, ["a", "b"]).caveats(rejected=False)[0].detail
+
+
+@pytest.mark.filterwarnings("ignore::steincritic.DoubtfulWarning")
+def test_chains_that_have_not_met_get_no_verdict():
+    q = sc.models.GaussianMixture([[0.0, 0.0]])
+    steps = moving_average(4, 500, 0.98)
+    apart = sc.check_draws(q, steps / steps.std(), level=1e-3)
+    assert apart.test.undecided and apart.test.decided is None and not apart.rejected
+    first, second = apart.summary().splitlines()[:2]
+    assert "the chains have not met" in first and second.startswith("No verdict")
+    assert apart.test.to_dict()["undecided"] and "No evidence" not in apart.summary()
+    assert not sc.check_draws(q, moving_average(4, 300, 0.0)).test.undecided
+
+
+def test_draws_are_named_by_chain_and_place():
+    q = sc.models.GaussianMixture([[0.0, 0.0]])
+    x = moving_average(2, 200, 0.0)
+    found = sc.check_draws(q, x, thin=3)
+    assert found.row(68) == "203 (chain 2, draw 3)" and len(found.rows) == len(found.data) == 134
+    torch.testing.assert_close(found.data.x[68], x[1, 3])
+    assert found.rows[67:].name(0) == "200 (chain 2, draw 0)"
 
 
 def test_dependent_draws_are_all_tested_and_right_ones_pass():
@@ -190,7 +212,7 @@ def test_what_cannot_be_judged_is_refused_or_doubted():
     stuck = moving_average(1, 200, 0.999)
     with pytest.raises(InputError, match="too few draws to test"):
         sc.check_draws(q, stuck)
-    with pytest.warns(DoubtfulWarning, match="worth only 90 independent ones"):
+    with pytest.warns(DoubtfulWarning, match="counts the draws as 90 independent ones"):
         sc.check_draws(q, q.sample(90, seed=0).float())
     with pytest.raises(InputError, match="cannot be 3 chains"):
         sc.check_draws(q, q.sample(100, seed=0), chains=3)

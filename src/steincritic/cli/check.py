@@ -73,7 +73,7 @@ class Check(Common, AsJson, Tested):
         content = described((result or test).to_dict(), command="check", **about)
         lines = [test.summary()] if result is None else reading(result)
         if not self.json:
-            print_verdict(lines, title=self.title, rejected=test.rejected)
+            print_verdict(lines, title=self.title, rejected=test.decided)
         with after(content):
             files = [] if self.out is None else self._written(result, content, self.out)
             files += self._told_to_ci(lines, content)

@@ -20,8 +20,8 @@ def print_panel(lines: Iterable[str], *, title: str, color: str = "none") -> Non
     Console().print(Panel(text, title=Text(shown(title)), border_style=color, expand=False))
 
 
-def print_verdict(lines: Iterable[str], *, title: str, rejected: bool) -> None:
-    print_panel(lines, title=title, color="red" if rejected else "green")
+def print_verdict(lines: Iterable[str], *, title: str, rejected: bool | None) -> None:
+    print_panel(lines, title=title, color="yellow" if rejected is None else "red" if rejected else "green")
 
 
 def print_table(

@@ -49,6 +49,8 @@ def as_points(x: ArrayLike, *, name: str = "x", dim: int | None = None) -> Point
 def check_finite(x: Points, *, name: str) -> None:
     bad = ~x.isfinite().all(-1)
     if bool(bad.any()):
+        if len(x) > 1 and bool(bad.all()):
+            raise InputError(f"{name} has NaN or infinite values in every row: look at what made it")
         raise InputError(
             f"{name} has NaN or infinite values in {int(bad.sum())} of {len(x)} rows, the first is row "
             f"{int(bad.nonzero()[0, 0])}; drop or repair them first"

@@ -6,6 +6,9 @@
 | name -> array, flat or by chain (NumPyro's `get_samples`) | a mapping |
 | ArviZ's InferenceData, xarray's DataTree | `posterior` |
 | xarray's Dataset, of `az.extract` or of chains | `data_vars` |
+| a sampler that holds its draws (NumPyro's MCMC) | `get_samples` |
+| a frame, a csv or a parquet file with names; rows of a column `chain` are one chain each | its columns |
+| a file of numpy, with an array or with one per name | its path (.npy, .npz) |
 | fits of CmdStanPy | `stan_variables` |
 | fits of PyStan | `param_names`, `num_chains` |
 | posteriordb's JSON, the object or its path (.json, .json.zip) | a list with a mapping per chain |
@@ -26,12 +29,16 @@ import torch
 from torch import Tensor
 
 from steincritic.data.arrays import as_float_tensor, as_points
+from steincritic.data.binary import check_unpacked, numbered_names
+from steincritic.data.layout import Table
+from steincritic.data.tables import load_table
 from steincritic.errors import InputError, check_count, first_line, listed
 from steincritic.models.adapters.stan import of_fit
 from steincritic.models.base import ConstrainedModel, Model, coordinate_names, dimension, own_dtype
 
 DrawsLike: TypeAlias = Any  # whatever the table above has; objects of other libraries are not imported
 _SHOWN = 8  # names in a message
+_CHAIN = "chain"  # the column of a table that tells which chain a draw is of
 _FREE: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # coordinates that names tell of
     "log": np.log,
     "logit": lambda p: np.log(p) - np.log1p(-p),
@@ -68,7 +75,8 @@ def read_chains(
     check_count(chains, name="chains")
     labels = tuple(names) if names is not None else coordinate_names(model)
     by_name = labels is not None or isinstance(model, ConstrainedModel)
-    named, notes = _named(draws, chains, by_name=by_name)
+    given, draws = draws, _opened(draws, by_name=by_name)
+    named, notes = _named(draws, chains)
     if named is None:
         read = Chains(*_from_arrays(draws, chains, dimension(model)))
         if names is None and labels is not None:
@@ -89,13 +97,11 @@ def read_chains(
         raise InputError(f"draws have {read.x.shape[2]} coordinates, the model has {dim}")
     _check_finite(read.x, labels)
     x = read.x.to(own_dtype(model) or read.x.dtype)
-    return replace(read, x=x, names=labels, notes=(*notes, *read.notes), divergences=_divergences(draws))
+    return replace(read, x=x, names=labels, notes=(*notes, *read.notes), divergences=_divergences(given))
 
 
-def _named(draws: DrawsLike, chains: int, *, by_name: bool) -> tuple[Named | None, list[str]]:
-    """Draws by parameter and chain; None for arrays, and for frames where the model names nothing."""
-    if isinstance(draws, str | Path) and str(draws).endswith((".json", ".json.zip")):
-        draws = _read_json(Path(draws))
+def _named(draws: DrawsLike, chains: int) -> tuple[Named | None, list[str]]:
+    """Draws by parameter and chain; None for arrays."""
     posterior = getattr(draws, "posterior", draws)
     if hasattr(posterior, "data_vars"):
         return _of_dataset(posterior), []
@@ -103,13 +109,55 @@ def _named(draws: DrawsLike, chains: int, *, by_name: bool) -> tuple[Named | Non
         return _grouped(draws.stan_variables(), int(getattr(draws, "chains", chains))), []
     if hasattr(draws, "param_names") and hasattr(draws, "num_chains"):
         return _grouped(of_fit(draws), int(draws.num_chains)), []
-    if hasattr(draws, "columns") and hasattr(draws, "to_numpy") and by_name:
-        draws = {str(name): np.asarray(draws[name]) for name in draws.columns}
     if isinstance(draws, Mapping):
         return _grouped(draws, chains), []
     if isinstance(draws, list | tuple) and draws and all(isinstance(chain, Mapping) for chain in draws):
         return _of_chains(draws)
     return None, []
+
+
+def _opened(draws: DrawsLike, *, by_name: bool) -> DrawsLike:
+    """What a path, a sampler or a frame holds: names where they are wanted, chains where a column tells."""
+    if isinstance(draws, str | Path):
+        draws = _read(Path(draws))
+    if hasattr(draws, "get_samples"):
+        return draws.get_samples(group_by_chain=True)
+    if isinstance(draws, Table):
+        columns = dict(zip(draws.columns, draws.x.T, strict=True))
+        if draws.columns == numbered_names(len(draws.columns)):
+            return draws.x
+    elif hasattr(draws, "columns") and hasattr(draws, "to_numpy"):
+        columns = {str(name): np.asarray(draws[name]) for name in draws.columns}
+    else:
+        return draws
+    of_chain = columns.pop(_CHAIN, None)
+    if of_chain is None:
+        return columns if by_name else draws
+    chains = [of_chain == one for one in np.unique(of_chain)]
+    if by_name:
+        return [{name: values[rows] for name, values in columns.items()} for rows in chains]
+    x = np.stack(list(columns.values()), 1)
+    return [x[rows] for rows in chains]
+
+
+def _read(path: Path) -> Any:
+    if str(path).endswith((".json", ".json.zip")):
+        return _read_json(path)
+    if path.suffix == ".nc":
+        raise InputError(f"{path} is read by ArviZ: pass arviz.from_netcdf(path)")
+    return _read_arrays(path) if path.suffix in (".npy", ".npz") and path.is_file() else load_table(path)
+
+
+def _read_arrays(path: Path) -> Any:
+    try:
+        if path.suffix == ".npy":
+            return np.load(path, allow_pickle=False)
+        with zipfile.ZipFile(path) as archive:
+            check_unpacked(path, sum(part.file_size for part in archive.infolist()))
+        with np.load(path, allow_pickle=False) as arrays:
+            return dict(arrays) if len(arrays) > 1 else arrays[arrays.files[0]]
+    except (OSError, ValueError, EOFError, IndexError, MemoryError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path} cannot be read as draws: {first_line(error)}") from None
 
 
 def _read_json(path: Path) -> Any:

@@ -63,7 +63,7 @@ class Rows:
         return len(self.numbers)
 
     def __getitem__(self, index: Any) -> "Rows":
-        return Rows(*(None if part is None else part[index] for part in self._parts()))  # type: ignore[arg-type]
+        return type(self)(*(None if part is None else part[index] for part in self._parts()))  # type: ignore[arg-type]
 
     def name(self, k: int) -> str:
         """The k-th of these, as a sentence has it: 17 (line 19, id anna)."""

@@ -15,7 +15,15 @@ from steincritic.data.layout import Table
 from steincritic.data.tables import load_table
 from steincritic.devices import DeviceLike, resolve_device
 from steincritic.errors import InputError, ModelError, first_line, listed
-from steincritic.models.base import Model, ModelLike, SamplingModel, as_model, dimension, fitted_columns
+from steincritic.models.base import (
+    Model,
+    ModelLike,
+    SamplingModel,
+    as_model,
+    coordinate_names,
+    dimension,
+    fitted_columns,
+)
 from steincritic.models.bounded import BoundedModel, coordinates_of, unbounded
 from steincritic.models.coordinates import Bounds, as_box, columns_of, entered
 from steincritic.rng import generator
@@ -209,23 +217,30 @@ def row_names(x: object) -> Callable[[int], str]:
 
 
 def arranged(x: D, *models: Model | None) -> D:
-    """Data with named columns in the order that the models were fitted on; other names are refused."""
+    """Data with named columns in the order of the models' own; other names are refused.
+
+    Names of coordinates, as a posterior has them, count where the data have some of them.
+    """
     wanted = {columns for model in models if (columns := fitted_columns(model)) is not None}
-    if not wanted:
+    known = wanted or {names for model in models if (names := coordinate_names(model)) is not None}
+    if not known:
         return x
     table: Any = load_table(x) if isinstance(x, str | Path) else x
     names = tuple(getattr(table, "columns", ()))
     if not names or names == numbered_names(len(names)) or not isinstance(names[0], str):
         return x
+    wanted = wanted or {own for own in known if set(own) & set(names)}
+    if not wanted:
+        return x
     if len(wanted) > 1:
         shown = " and ".join(f"({listed(each, _SHOWN)})" for each in sorted(wanted))
-        raise InputError(f"the models were fitted on other columns, or in another order: {shown}")
+        raise InputError(f"the models have other columns, or in another order: {shown}")
     (order,) = wanted
     if names == order:
         return x
     if sorted(names) != sorted(order):
         raise InputError(
-            f"the model was fitted on the columns {listed(order, _SHOWN)}, the data have "
+            f"the model has the columns {listed(order, _SHOWN)}, the data have "
             f"{listed(names, _SHOWN)}; give it those (--columns {','.join(order[:_SHOWN])})"
         )
     ordered: Any = table.take(order) if isinstance(table, Table) else table[list(order)]
@@ -318,7 +333,9 @@ def answer(question: Callable[[], ArrayLike], name: str) -> Tensor:
     except (ModelError, KeyboardInterrupt):
         raise
     except BaseException as error:  # an exit in there would pass for a verdict
-        raise ModelError(f"{name} raised {type(error).__name__}: {first_line(error)}") from error
+        why = first_line(error)
+        hint = "; give model and data one precision, float64 say" if "same dtype" in why else ""
+        raise ModelError(f"{name} raised {type(error).__name__}: {why}{hint}") from error
     try:
         return as_float_tensor(answered, name=name).detach()
     except InputError as error:

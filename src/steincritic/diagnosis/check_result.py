@@ -240,4 +240,4 @@ class CheckResult:
 
     def _repr_html_(self) -> str:
         lines = self.reading(())  # the findings among them are a list of their own
-        return panel(lines, rejected=self.rejected, items=self.findings)
+        return panel(lines, rejected=self.test.decided, items=self.findings)

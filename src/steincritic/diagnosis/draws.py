@@ -6,10 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from steincritic.data.chains import Chains, DrawsLike, read_chains
+from steincritic.data.layout import Rows
 from steincritic.data.points import ScoredPoints, answer, model_and_points
 from steincritic.devices import DeviceLike
 from steincritic.diagnosis.check import column_names, diagnose
@@ -17,7 +19,7 @@ from steincritic.diagnosis.check_result import CheckResult
 from steincritic.diagnosis.halves import FEWEST
 from steincritic.diagnosis.pareto import about_pareto_k, pareto_k
 from steincritic.errors import DoubtfulWarning, InputError, ModelError, check_count, check_level, listed
-from steincritic.gof.assumptions import FITTED
+from steincritic.gof.assumptions import FITTED, OF_SERIES
 from steincritic.gof.choose import TestName, caveats_of, choose_test, slowed
 from steincritic.gof.crossfit import CrossFit
 from steincritic.gof.result import DRAWS, Caveat, GofResult
@@ -32,7 +34,7 @@ _FEW = 100  # independent draws below which little can be seen
 _APART = 1.05  # R-hat beyond which chains have not met, less the noise below
 _RHAT_NOISE = 12.0  # over the draws of a chain: the largest of ten coordinates is rarely beyond
 _OFF, _RIGHT = (4.0, 10.0), (4.0, 3.0)  # of a score that does not fit, and one that does; see `_off`
-_OF_CHAINS = ("dependent rows", "repeated rows", FITTED)  # caveats about rows that chains allow for
+_OF_CHAINS = (*OF_SERIES, FITTED)  # caveats about rows that chains allow for
 _LOOKED_AT = 500  # draws whose scores are asked for again
 
 
@@ -70,7 +72,7 @@ class Mixing:
         found = []
         if (worth := self.kept / self.slowness) < _FEW:
             found.append(
-                f"The draws are worth only {worth:.0f} independent ones; with fewer than {_FEW} a test sees "
+                f"The test counts the draws as {worth:.0f} independent ones; with fewer than {_FEW} it sees "
                 "gross errors alone. Run the chains longer, or reparametrize."
             )
         if self.chains > self.draws:
@@ -78,9 +80,14 @@ class Mixing:
                 f"{self.chains} chains of {self.draws} draws: are the first two axes swapped? Draws are "
                 "(chains, n, d)."
             )
-        if self.apart:
-            found.append(f"{self.apart} A rejection may only say that the chains are too short.")
         return tuple(found)
+
+    def caveats(self, *, rejected: bool) -> tuple[Caveat, ...]:
+        """Chains that disagree among each other leave nothing to be said of their posterior."""
+        if not self.apart:
+            return ()
+        only = "A rejection may only say that they are too short" if rejected else "Run them longer"
+        return (Caveat("chains apart", f"{self.apart} {only}, or look at how they start.", grave=True),)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -146,8 +153,8 @@ def check_draws(
         points = points[_every(points, len(read.x), again)]
     mixing = judge_chains(read.x, labels, thin=thin, slowness=slowness)
     if len(points) < FEWEST or mixing.kept / mixing.slowness < FEWEST / 2:
-        why = f" {mixing.apart}" if mixing.apart else ""
-        raise InputError(f"too few draws to test, run the chains longer: {mixing.worth}.{why}")
+        why = mixing.apart or "Run the chains longer."
+        raise InputError(f"too few draws to test: {mixing.worth}. {why}")
     result = _tested(adapted, points, slow, labels, mixing, level, seed)
     notes = (*mixing.notes, *read.notes, *_about_divergences(read))
     if log_q is not None:
@@ -156,10 +163,12 @@ def check_draws(
     result = replace(result, notes=(*notes, *result.notes), doubts=(*mixing.doubts, *result.doubts))
     for doubt in (*result.doubts, *map(str, result.caveats)):
         warnings.warn(doubt, DoubtfulWarning, stacklevel=2)
-    nearly = points[_every(points, len(x), math.ceil(slowness))] if slowness > 1 else points
-    return diagnose(
+    looked_at = _every(points, len(x), math.ceil(slowness))
+    if len(looked_at) < FEWEST:
+        looked_at = torch.arange(len(points))
+    found = diagnose(
         adapted,
-        nearly if len(nearly) >= FEWEST else points,
+        points[looked_at],
         result,
         labels,
         level=level,
@@ -169,6 +178,23 @@ def check_draws(
         lengths=Blocks.of(len(points), len(x), slowness).lengths if slowness > 1 else None,
         in_order=slowness > 1,
     )
+    return replace(found, rows=DrawRows.of(looked_at.cpu(), len(read.x), read.x.shape[1], thin))
+
+
+class DrawRows(Rows):
+    """Draws by chain and place, both counted from 1 and from 0, as in every message."""
+
+    @classmethod
+    def of(cls, kept: Tensor, chains: int, draws: int, thin: int) -> "DrawRows":
+        """Some of the draws that are left when every so many of each chain are kept."""
+        of_chain = -(-draws // thin)
+        chain, draw = kept // of_chain, kept % of_chain * thin
+        names = [f"chain {c + 1}, draw {k}" for c, k in zip(chain.tolist(), draw.tolist(), strict=True)]
+        return cls((chain * draws + draw).numpy(), None, np.array(names))
+
+    def name(self, k: int) -> str:
+        assert self.ids is not None
+        return f"{self.numbers[k]} ({self.ids[k]})"
 
 
 def _tested(
@@ -189,7 +215,8 @@ def _tested(
         raise InputError(" ".join([*map(str, wrong), str(error)])) from None
     found = caveats_of(result, model, points, names)
     caveats = [caveat for caveat in found if caveat.kind not in _OF_CHAINS]
-    result = replace(result, caveats=(*wrong, *caveats), subject=DRAWS)
+    apart = mixing.caveats(rejected=result.rejected)
+    result = replace(result, caveats=(*apart, *wrong, *caveats), subject=DRAWS)
     return _with(result, mixing=asdict(mixing))
 
 

@@ -61,17 +61,19 @@ def _spread(b: Beside, columns: Sequence[int]) -> Told:
 
 def shifted(name: str, e: Estimate, subject: Subject, about: str = "") -> str:
     if subject is DATA:
-        return f"{name} is shifted by {about}{_two(e)[0]} standard deviations ({_two(e)[1]})"
+        return f"{name} is shifted by {about}{_two(e)[0]} standard deviations{_interval(e, about)}"
     up = e if e.value > 0 else replace(e, value=-e.value, low=-e.high, high=-e.low)
     side = "high" if e.value > 0 else "low"
-    return f"{name} is too {side} by {about}{_two(up)[0]} of the {subject.model}'s spread ({_two(up)[1]})"
+    size = f"{about}{_two(up)[0]} of the {subject.model}'s spread"
+    return f"{name} is too {side} by {size}{_interval(up, about)}"
 
 
 def spreads(name: str, e: Estimate, subject: Subject, about: str = "") -> str:
     if subject is DATA:
-        return f"{name} spreads {about}{_two(e)[0]} times as much as the model says ({_two(e)[1]})"
+        return f"{name} spreads {about}{_two(e)[0]} times as much as the model says{_interval(e, about)}"
     how = "wide" if e.above else "narrow"
-    return f"{name} is too {how} ({about}{_two(e)[0]} of the {subject.model}'s spread, {_two(e)[1]})"
+    interval = "" if about else f", {_two(e)[1]}"
+    return f"{name} is too {how} ({about}{_two(e)[0]} of the {subject.model}'s spread{interval})"
 
 
 def _pair(b: Beside, columns: Sequence[int]) -> Told:
@@ -323,6 +325,11 @@ def _digits(e: Estimate) -> int:
 def _two(e: Estimate) -> tuple[str, str]:
     value, low, high = (_number(v, _digits(e)) for v in (e.value, e.low, e.high))
     return value, f"{low} to {high}"
+
+
+def _interval(e: Estimate, about: str) -> str:
+    """None where the size is approximate: the interval would be about chance alone, which is the least of it."""
+    return "" if about else f" ({_two(e)[1]})"
 
 
 def _correlation(e: Estimate, subject: Subject, about: str = "") -> str:

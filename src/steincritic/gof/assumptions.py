@@ -26,6 +26,7 @@ from steincritic.shapes import Points
 
 OUTWARD = "scores that point outward"
 FITTED = "fitted to these rows"  # of the model, not of the data alone
+OF_SERIES = ("dependent rows", "repeated rows")  # which rows in time order may be
 _RARE = 0.01  # of any false word about dependence
 _LAGS = 3
 FEWEST = 20  # rows that are looked at

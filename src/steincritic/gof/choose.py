@@ -13,7 +13,7 @@ from steincritic.engine import EngineName, using
 from steincritic.errors import DoubtfulWarning, InputError, check_level, did_you_mean, listed
 from steincritic.gof import multiplier
 from steincritic.gof.aggregated import KsdAgg
-from steincritic.gof.assumptions import find_caveats, slowness, unseen_weights
+from steincritic.gof.assumptions import OF_SERIES, find_caveats, slowness, unseen_weights
 from steincritic.gof.combined import FEWEST as _FEW
 from steincritic.gof.combined import Combined
 from steincritic.gof.conditional import caveats_at_rows, check_for_rows
@@ -243,7 +243,7 @@ def caveats_of(
     if result.threshold not in _BY_DRAWS and Noise.name not in result.settings.get("lenses", ()):
         found = (*found, *unseen_weights(model, points))
     if dependent:
-        found = tuple(caveat for caveat in found if caveat.kind != "dependent rows")
+        found = tuple(caveat for caveat in found if caveat.kind not in OF_SERIES)
         worth = result.n / slowness(points.x.double().cpu())
         if worth < _LEAST_WORTH:
             few = (

@@ -140,6 +140,16 @@ class GofResult:
         return self.pvalue <= self.level
 
     @property
+    def undecided(self) -> bool:
+        """Not rejected, and something must be settled before that says anything."""
+        return not self.rejected and any(caveat.grave for caveat in self.caveats)
+
+    @property
+    def decided(self) -> bool | None:
+        """Whether the model is rejected; None where that is undecided."""
+        return None if self.undecided else self.rejected
+
+    @property
     def threshold_words(self) -> str:
         """The threshold as a sentence has it."""
         return _WORDS.get(self.threshold, self.threshold)
@@ -166,6 +176,8 @@ class GofResult:
                 f"Tolerated: {self.tolerance.null}."
             )
         words = self.subject.wrong if self.rejected else self.subject.right
+        if self.undecided:
+            words = "No verdict: not rejected, but the line above must be settled first"
         return f"{words} ({self.pvalue_words}, level {self.level:g})."
 
     @property
@@ -203,7 +215,7 @@ class GofResult:
         return f"p <= {self.pvalue:.3g}, the smallest that {count} null draws allow"
 
     def _repr_html_(self) -> str:
-        return panel(self.summary().splitlines(), rejected=self.rejected)
+        return panel(self.summary().splitlines(), rejected=self.decided)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -212,6 +224,7 @@ class GofResult:
             "pvalue": self.pvalue,
             "smallest": self.smallest,
             "rejected": self.rejected,
+            "undecided": self.undecided,
             "level": self.level,
             "test": self.test,
             "threshold": self.threshold,

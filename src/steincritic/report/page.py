@@ -107,7 +107,7 @@ def check_shape(image_shape: tuple[int, ...] | None, dim: int) -> None:
 
 def _verdict(diagnosis: CheckResult) -> str:
     test, n = diagnosis.test, f"{diagnosis.rows_tested:,}"
-    if test.subject is not DATA or test.tolerance is not None:
+    if test.subject is not DATA or test.tolerance is not None or test.undecided:
         return test.verdict
     if not test.rejected:
         return f"No evidence against the model in these {n} points (p = {test.pvalue:.2g})."
