@@ -54,7 +54,7 @@ def raises(x):
     raise OSError("the server is away\nsecond line")
 
 
-FLOATS = "x must hold floating-point"
+FLOATS = "x must (hold floating-point|be an array of floats)"
 SHAPE_OF_SCORE = "model.score must return the shape"
 ADAPTIVE = {"initial": 1.0, "floor": 0.1, "decay": 0.5}
 DATA = {

@@ -241,7 +241,7 @@ def test_a_file_of_chains_is_an_array_of_chains(tmp_path):
     (tmp_path / "broken.npz").write_bytes(b"PK")
     with pytest.raises(InputError, match="cannot be read as draws"):
         read_chains(Named(), tmp_path / "broken.npz")
-    with pytest.raises(InputError, match="arviz.from_netcdf"):
+    with pytest.raises(InputError, match=r"arviz\.from_netcdf"):
         read_chains(Named(), tmp_path / "x.nc")
 
 

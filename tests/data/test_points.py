@@ -148,3 +148,19 @@ def test_a_score_that_is_not_finite_at_model_draws_is_refused():
     model = PairModel(lambda x: x / 0, lambda n, seed: torch.zeros(n, 2))
     with pytest.raises(InputError, match="score is not finite at"):
         sample_points(model, 5, seed=0)
+
+
+def test_a_module_with_a_score_is_asked_in_the_precision_of_its_weights():
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.pull = torch.nn.Linear(2, 2, bias=False)
+
+        def score(self, x):
+            return -self.pull(x)
+
+    with torch.random.fork_rng():  # of its weights
+        net = Net()
+    points = scored(net, torch.ones(3, 2, dtype=torch.float64))
+    assert points.score.dtype == torch.float64
+    torch.testing.assert_close(points.score.float(), -net.pull(torch.ones(3, 2)).detach())

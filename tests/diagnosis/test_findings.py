@@ -14,7 +14,7 @@ from steincritic.diagnosis.check import check
 from steincritic.diagnosis.findings import fallback, find
 from steincritic.gof.combined import Combined
 from steincritic.gof.result import Reading
-from steincritic.models import GaussianMixture
+from steincritic.models import GaussianMixture, LogDensity
 from steincritic.rng import generator
 
 LENSES = Combined(critics=None, draws=199, reference=200, cache=False)
@@ -212,6 +212,23 @@ def test_without_draws_columns_that_go_together_are_told_apart_with_sizes():
     (only,) = found.seen
     assert found.rejected and only.columns == (0,)
     assert abs(only.estimate - 0.5) < 0.25  # 5 standard errors of a mean of 400
+
+
+def test_columns_that_go_opposite_ways_are_not_said_to_be_shifted_together():
+    x = GaussianMixture([[0.0] * 3]).sample(300, seed=1)
+    y = GaussianMixture([[0.0] * 3]).sample(5000, seed=2)
+    assert estimates.mean_shift(x - 1.0, y).gap > 5
+    assert estimates.mean_shift(x + torch.tensor([-10.0, 7.0, -1.0]), y).gap == 0
+
+
+def test_a_size_that_a_bent_model_cannot_tell_is_left_out():
+    def energy(x):
+        return 0.5 * x[:, 0] ** 2 + 2 * (x[:, 1] - 0.6 * x[:, 0] ** 2) ** 2
+
+    x = GaussianMixture([[0.0, 0.0]]).sample(500, seed=2)
+    x[:, 1] = 0.5 * x[:, 1] + 0.6 * x[:, 0] ** 2 + 0.5
+    found = check(LogDensity(lambda y: -energy(y)), x)
+    assert found.rejected and "spreads about 0.00" not in found.summary()
 
 
 @pytest.mark.parametrize("kind", ["shift", "spread", "pair", "tails"])

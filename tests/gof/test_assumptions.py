@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -74,6 +75,18 @@ def test_repeated_rows():
     assert "repeated rows" in kinds(PLANE, torch.cat([x, x])[torch.randperm(300, generator=generator(1))])
     once = torch.cat([x, x[:1]])
     assert kinds(PLANE, once) == []
+
+
+def test_rows_that_rounding_makes_alike_are_not_called_repeated():
+    q = sc.models.GaussianMixture([[0.0]])
+    assert kinds(q, (100 * q.sample(400, seed=2)).round() / 100) == []
+
+
+def test_chains_that_have_hardly_mixed_are_told_where_they_make_the_null_sets():
+    q = sc.models.GaussianMixture([[0.0, 0.0]])
+    q.tuned = SimpleNamespace(mixed=False, rhat=1.4)
+    x = q.sample(100, seed=1)
+    assert kinds(q, x) == ["unmixed chains"] and kinds(q, x, by_scores=True) == []
 
 
 def test_rounded_and_whole_columns_are_all_named():

@@ -71,7 +71,7 @@ class Check(Common, AsJson, Tested):
             return self.foretold(teller, "check")
         about |= teller.expected
         content = described((result or test).to_dict(), command="check", **about)
-        lines = [test.summary()] if result is None else reading(result)
+        lines = [test.summary()] if result is None else reading(result, saved=self.out is not None)
         if not self.json:
             print_verdict(lines, title=self.title, rejected=test.decided)
         with after(content):
@@ -144,11 +144,12 @@ class Check(Common, AsJson, Tested):
         return [self.junit]
 
 
-def reading(result: "CheckResult") -> list[str]:
+def reading(result: "CheckResult", *, saved: bool = False) -> list[str]:
     """What a person reads first: verdict, the most telling findings, size; then how the test was done."""
     found = [f"{k}. {sentence}" for k, sentence in enumerate(result.findings, start=1)]
     more = len(found) - _FINDINGS
-    told = [f"{more} more finding{'s' if more > 1 else ''} in the report (--out DIR)."] if more > 0 else []
+    where = "in the report" if saved else "in the report (--out DIR)"
+    told = [f"{more} more finding{'s' if more > 1 else ''} {where}."] if more > 0 else []
     return result.reading([*found[:_FINDINGS], *told])
 
 

@@ -223,7 +223,7 @@ class ModelOfData(Bounded, Target, Model, Data):
 @dataclass(frozen=True, kw_only=True)
 class Seeded(Options):
     seed: int = 0
-    """Decides every random choice."""
+    """Decides every random choice; the null sets of a test stay the same."""
 
     def check(self) -> None:
         super().check()

@@ -12,8 +12,10 @@ from steincritic.data.binary import check_shape, native, wrong_dtype
 from steincritic.data.collection import Collection, is_collection
 from steincritic.data.layout import Table
 from steincritic.data.tables import load_table
-from steincritic.errors import InputError
+from steincritic.errors import InputError, listed
 from steincritic.shapes import Points
+
+_SHOWN = 8  # columns in a message
 
 
 class DataFrame(Protocol):
@@ -57,6 +59,17 @@ def check_finite(x: Points, *, name: str) -> None:
         )
 
 
+def _no_numbers(given: Any, array: np.ndarray, *, name: str) -> str:
+    """Which columns of a frame are text, or what came in place of an array."""
+    if array.ndim == 0:
+        what = type(given).__name__
+        return f"{name} must be an array of floats, got {what}: the model comes first, then the data"
+    columns = [str(c) for c in getattr(given, "columns", ()) if np.asarray(given[c]).dtype.kind not in "fiub"]
+    if columns:
+        return f"columns of {name} hold no numbers: {listed(columns, _SHOWN)}; leave them out"
+    return wrong_dtype(name, array.dtype)
+
+
 def read_points(path: str | Path) -> np.ndarray:
     """The numbers of a file, as `read_table` reads it, but with NaN."""
     return load_table(path).x
@@ -72,6 +85,8 @@ def as_float_tensor(given: Any, *, name: str) -> Tensor:
             array = np.asarray(x)
         except ValueError:
             raise InputError(f"{name} must be a rectangular (n, d) array, got ragged rows") from None
+        if array.dtype == object:
+            raise InputError(_no_numbers(given, array, name=name))
         if array.dtype.kind != "f":
             raise InputError(wrong_dtype(name, array.dtype))
         return torch.as_tensor(np.require(array, native(array.dtype), ["C", "W"]))

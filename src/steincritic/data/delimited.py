@@ -204,7 +204,7 @@ def _kind(cell: str) -> tuple[str, str]:
     if re.match(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}\b", cell) or re.fullmatch(r"\d+:\d\d(:\d\d.*)?", cell):
         return "dates", " or write it as a number, such as days since a start"
     if re.fullmatch(r"[+-]?\d+,\d+(e[+-]?\d+)?", cell, re.IGNORECASE):
-        return "decimal commas", "write 1.5, not 1,5"
+        return "decimal commas", "write 1.5, not 1,5, or pass pandas.read_csv(path, decimal=',') in Python"
     if len(parts := cell.split()) > 1 and all(_number(part) is not None for part in parts):
         return "numbers separated by spaces", "separate them by commas"
     return "text", ", name rows by it with --id-column, or encode it as numbers"

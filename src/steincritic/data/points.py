@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from steincritic.data.arrays import ArrayLike, as_float_tensor, as_points, check_finite
 from steincritic.data.binary import numbered_names
@@ -26,6 +26,7 @@ from steincritic.models.base import (
 )
 from steincritic.models.bounded import BoundedModel, coordinates_of, unbounded
 from steincritic.models.coordinates import Bounds, as_box, columns_of, entered
+from steincritic.models.density import weights_like
 from steincritic.rng import generator
 from steincritic.shapes import counted
 
@@ -310,12 +311,14 @@ def sample_sets(model: Model | None, count: int, n: int, *, seed: int, like: Ten
 def checked_score(model: Model, x: Tensor, *, name: str = "x") -> Tensor:
     """The score as the model gives it, in whatever dtype, if it has the shape of the points."""
     own = x.detach().clone()  # a score that writes into its argument must not change the data
+    if isinstance(model, nn.Module):
+        own = own.to(weights_like(model))
     score = answer(lambda: model.score(own), f"model.score({name} of shape {tuple(x.shape)})")
     if score.shape != x.shape:
         raise ModelError(
             f"model.score must return the shape of its argument, {tuple(x.shape)}; got {tuple(score.shape)}"
         )
-    return score
+    return score.to(x.device)
 
 
 def checked_draws(model: SamplingModel, n: int, seed: int, *, dim: int | None) -> Tensor:

@@ -40,8 +40,8 @@ def read_table(path: str | Path, *, drop_nan: bool = False, columns: Columns | N
     if not drop_nan:
         raise InputError(
             f"{path} has NaN or infinite values in {count} of {len(bad)} rows, the first is row "
-            f"{table.rows.name(int(bad.argmax()))}; repair them or leave them out with --drop-nan "
-            f"(drop_nan=True){_empty(table)}"
+            f"{table.rows.name(int(bad.argmax()))}; repair them or leave them out: --drop-nan, "
+            f"or read_table(path, drop_nan=True) in Python{_empty(table)}"
         )
     if count == len(bad):
         raise InputError(

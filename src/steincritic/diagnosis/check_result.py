@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _SHOWN = 3
+_SEVERAL = "are not explained by the {}, among them rows {}"
 _THIN = (
     "The difference is spread thin: no single coordinate, region or point carries enough of it to be named."
 )
@@ -103,9 +104,10 @@ class CheckResult:
     def _about_points(self) -> Iterator[str]:
         if len(self.points):
             subject, first = self.test.subject, ", ".join(self.row(k) for k in self.points.flagged[:5])
+            which = "is not explained by the {}, row {}" if len(self.points) == 1 else _SEVERAL
             yield (
-                f"{len(self.points)} of {len(self.data)} {subject.points}{self._of_sample} are not explained "
-                f"by the {subject.model}, among them rows {first} (false discovery rate {self.points.fdr:g})."
+                f"{len(self.points)} of {len(self.data)} {subject.points}{self._of_sample} "
+                f"{which.format(subject.model, first)} (false discovery rate {self.points.fdr:g})."
             )
 
     def _about_missing(self) -> Iterator[str]:

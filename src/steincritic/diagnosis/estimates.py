@@ -13,6 +13,7 @@ from steincritic.gof.power import Rate
 
 _Z = 1.96  # normal quantile of 95 % intervals
 OUTER = 0.01  # share of the model outside its central 99 %
+_SURE = 3.0  # standard errors
 _MORE = 1.5  # times as many points in the tails of the median column, for tails in all directions
 FIFTH = 0.2  # share of a column that counts as its outer part when columns are extreme together
 
@@ -120,10 +121,12 @@ def mean_tail_share(x: Tensor, y: Tensor) -> Estimate:
 
 
 def mean_shift(x: Tensor, y: Tensor) -> Estimate:
-    """Of standardized (n, k), the mean over columns; most of them must differ."""
+    """Of standardized (n, k), the mean over columns; most of them must differ, and none the other way."""
     one, two = x.mean(-1), y.mean(-1)
     found = Estimate.around(float(one.mean() - two.mean()), math.hypot(_error(one), _error(two)), 0.0)
-    return found.only_if(_typical(x.mean(0) - y.mean(0), found.value))
+    each, error = x.mean(0) - y.mean(0), (x.var(0) / len(x) + y.var(0) / len(y)).sqrt()
+    other_way = bool((each * math.copysign(1, found.value) < -_SURE * error).any())
+    return found.only_if(not other_way and _typical(each, found.value))
 
 
 def mean_spread(x: Tensor, y: Tensor) -> Estimate:

@@ -266,7 +266,8 @@ def near_normal(
     return e, f"{names[0]} has {weight(e)} tails than the {subject.model}: kurtosis {size}"
 
 
-_READABLE = {"shift": 3.0, "spread": 3.0, "pair": 1.0, "skewness": 3.0, "tails": 10.0}
+# Beyond this a Stein value says that something is wrong, and no longer how much.
+_READABLE = {"shift": 1.0, "spread": 0.75, "pair": 0.5, "skewness": 1.0, "tails": 10.0}
 
 
 def together(loudest: Reading) -> str:
@@ -328,7 +329,7 @@ def _two(e: Estimate) -> tuple[str, str]:
 
 
 def _interval(e: Estimate, about: str) -> str:
-    """None where the size is approximate: the interval would be about chance alone, which is the least of it."""
+    """None where the size is approximate, and chance the least of its error."""
     return "" if about else f" ({_two(e)[1]})"
 
 

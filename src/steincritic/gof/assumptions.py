@@ -34,6 +34,7 @@ _REPEATED = 0.01  # share of repeated rows where columns are continuous; where a
 _REPEATED_ROUNDED = 0.2
 _DISTINCT = 0.5  # share of distinct values below which a column is called rounded
 _WHOLE = 0.9  # the same of whole numbers
+_CHANCE = 1.0  # pairs of rows that are alike by chance, from which on repeats say nothing
 _FLAT = 1e-10  # variance along the flattest direction, in standardized columns
 TOO_WELL = 1e-3  # probability of Stein moments so near to zero
 _PER_NUMBER = 8  # rows per Stein moment
@@ -224,6 +225,8 @@ def _discrete(sight: _Sight) -> Iterator[Caveat]:
 
 def _repeated(sight: _Sight) -> Iterator[Caveat]:
     n = len(sight.x)
+    if n * (n - 1) / 2 * math.prod(map(_ties, sight.own.T)) > _CHANCE:
+        return  # values are rounded, so that rows are alike by chance
     again = n - len(sight.x.unique(dim=0))
     whole, rounded = discrete_columns(sight.own)
     continuous = len(whole) + len(rounded) < sight.x.shape[1]
@@ -233,6 +236,12 @@ def _repeated(sight: _Sight) -> Iterator[Caveat]:
             f"{again} of {n} rows repeat another row: they count twice, and the model is rejected too "
             "easily. Keep each row once.",
         )
+
+
+def _ties(column: Tensor) -> float:
+    """Share of pairs of rows with the same value."""
+    counts = column.unique(return_counts=True)[1].double()
+    return float((counts * (counts - 1)).sum()) / max(1, len(column) * (len(column) - 1))
 
 
 def _dependent(sight: _Sight) -> Iterator[Caveat]:
@@ -289,6 +298,17 @@ def _ranks(x: Tensor) -> Tensor:
 def _is_sorted(column: Tensor) -> bool:
     steps = column.diff()
     return bool((steps >= 0).all() or (steps <= 0).all()) and bool((steps != 0).any())
+
+
+def _unmixed(sight: _Sight) -> Iterator[Caveat]:
+    """Draws by chains, which the null sets are made of."""
+    tuned = None if sight.by_scores else getattr(sight.model, "tuned", None)
+    if tuned is not None and not tuned.mixed:
+        yield Caveat(
+            "unmixed chains",
+            f"The chains that draw from the model have hardly mixed (R-hat {tuned.rhat:.2f}), so null sets "
+            "may not be its draws: take more steps, or temperatures such as (10, 3) for modes apart.",
+        )
 
 
 def _fitted(sight: _Sight) -> Iterator[Caveat]:
@@ -416,6 +436,7 @@ _LOOKS: tuple[Callable[[_Sight], Iterator[Caveat]], ...] = (
     _numbered,
     _repeated,
     _dependent,
+    _unmixed,
     _fitted,
     _edges,
     _discrete,

@@ -189,8 +189,8 @@ def checked_entries(entries: object, lens: Lens, shape: tuple[int, int]) -> Tens
         raise InputError(f"lens {lens.name!r} must return {shape} entries for {shape[0]} datasets, got {got}")
     if not bool(entries.isfinite().all()):
         raise InputError(
-            f"lens {lens.name!r} returned a number that is not finite: look for extreme values of the data "
-            "and of the score there"
+            f"lens {lens.name!r} returned a number that is not finite: look for extreme values of the data, "
+            "of the score there, and of the model's own draws"
         )
     return entries
 

@@ -19,7 +19,7 @@ from torch.distributions import Distribution
 from torch.distributions.constraints import Constraint
 
 from steincritic.errors import InputError, ModelError
-from steincritic.models.base import Described, Model
+from steincritic.models.base import Described, ModelLike, as_model
 from steincritic.models.coordinates import Bounds, Box, Coordinates, Simplex, as_box
 from steincritic.models.density import LogDensity
 from steincritic.models.supports import of_constraint, of_distribution
@@ -36,7 +36,7 @@ class BoundedModel(Described):
     a model that goes on beyond them is cut off there.
 
     Args:
-        model: with `score(x)`, and `sample` and `log_prob` where it has them.
+        model: anything `as_model` takes.
         coordinates: or bounds: "simplex", or (low, high) per column, None for a column without.
 
     >>> from steincritic.models import PairModel
@@ -45,8 +45,9 @@ class BoundedModel(Described):
     tensor([[0.]])
     """
 
-    def __init__(self, model: Model, coordinates: Coordinates | Bounds) -> None:
-        own: Any = model.model if isinstance(model, BoundedModel) else model
+    def __init__(self, model: ModelLike, coordinates: Coordinates | Bounds) -> None:
+        adapted = as_model(model)
+        own: Any = adapted.model if isinstance(adapted, BoundedModel) else adapted
         made: Any = coordinates
         if isinstance(coordinates, str | Mapping | Sequence):
             made = as_box(coordinates, _columns(own, coordinates))

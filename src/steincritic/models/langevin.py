@@ -58,6 +58,10 @@ class Tuned:
     ess: float  # independent draws that one chain is worth after warm-up, in its slowest coordinate
     rhat: float  # spread of all chains over that within one, in the worst coordinate: 1 if they mix
 
+    @property
+    def mixed(self) -> bool:
+        return self.ess >= _FEW and self.rhat <= _APART
+
     def __repr__(self) -> str:
         return (
             f"Tuned(step={self.step:.3g}, acceptance={self.acceptance:.2f}, each chain worth "
@@ -181,7 +185,7 @@ class LangevinModel(Described):
                 f"{step * float(scale.mean()):.2g} are accepted, so the density seems to have no end; check "
                 "the sign of the energy, or take a longer warm-up"
             )
-        if tuned.ess < _FEW or tuned.rhat > _APART:
+        if not tuned.mixed:
             warn(
                 f"the Langevin chains have hardly mixed: each is worth {tuned.ess:.2g} independent draws, "
                 f"R-hat {tuned.rhat:.2f}; take more steps, or temperatures such as (10, 3) for modes apart",

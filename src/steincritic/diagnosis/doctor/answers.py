@@ -159,9 +159,10 @@ def check_columns(patient: Patient) -> Verdict:
         whole, repeated = discrete_columns(x) if x is not None and len(x) >= _FEWEST else ([], [])
         if whole:
             columns = listed([str(j + 1) for j in whole], 6)
-            return "failed", (
-                f"Whole numbers alone in columns {columns} of {name}: discrete columns have no score; leave "
-                "them out, or condition the model on them."
+            which = f"column{'s' if len(whole) > 1 else ''} {columns} of {name}"
+            return "failed" if x is patient.draws else "warning", (
+                f"Nothing but whole numbers in {which}: discrete columns have no score; leave them out, or "
+                "condition the model on them. If they are rounded measurements, many rows show the rounding."
             )
         if repeated:
             rounded.append(f"columns {listed([str(j + 1) for j in repeated], 6)} of {name}")

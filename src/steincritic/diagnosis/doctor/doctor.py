@@ -29,7 +29,7 @@ from steincritic.models.bounded import coordinates_of, unbounded
 from steincritic.models.conditional import AtRows, is_conditional
 from steincritic.models.coordinates import Bounds, entered
 from steincritic.models.density import DistributionModel
-from steincritic.shapes import Points
+from steincritic.shapes import Points, counted
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Checkup:
         failed, doubtful = self._of("failed"), self._of("warning")
         passed = len(self._of("passed"))
         verdict = "The adapter cannot be trusted yet" if failed else "No evidence against the adapter"
-        lines = [f"{verdict}: {len(failed)} failed, {len(doubtful)} warnings, {passed} passed."]
+        lines = [f"{verdict}: {len(failed)} failed, {counted(len(doubtful), 'warning')}, {passed} passed."]
         told = (f"{f.name} ({f.status}): {f.detail}" for f in (*self.problems, *self.advice))
         return "\n".join([*lines, *told])
 
