@@ -182,7 +182,7 @@ def check_draws(
 
 
 class DrawRows(Rows):
-    """Draws by chain and place, both counted from 1 and from 0, as in every message."""
+    """Draws by chain, counted from 1, and place in it, counted from 0, as in every message."""
 
     @classmethod
     def of(cls, kept: Tensor, chains: int, draws: int, thin: int) -> "DrawRows":

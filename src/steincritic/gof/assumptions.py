@@ -189,14 +189,9 @@ def _numbered(sight: _Sight) -> Iterator[Caveat]:
 
 
 def discrete_columns(x: Tensor) -> tuple[list[int], list[int]]:
-    """Columns that hold few whole numbers, and others that repeat their values; constant ones are neither.
-
-    A row that is there again counts once: a sampler that refuses a step repeats all of it. Of a single
-    column that cannot be told from a value that is there again.
-    """
+    """Columns that hold few whole numbers, and others that repeat their values; constant ones are neither."""
     whole, rounded = [], []
-    rows = x.unique(dim=0) if x.shape[1] > 1 else x
-    for j, column in enumerate(rows.T):
+    for j, column in enumerate(_distinct(x).T):
         share = len(column.unique()) / len(column)
         if share == 1 / len(column):
             continue
@@ -205,6 +200,14 @@ def discrete_columns(x: Tensor) -> tuple[list[int], list[int]]:
         elif share < _DISTINCT:
             rounded.append(j)
     return whole, rounded
+
+
+def _distinct(x: Tensor) -> Tensor:
+    """A row that is there again counts once: a sampler that refuses a step repeats all of it.
+
+    Of a single column that cannot be told from a value that is there again.
+    """
+    return x.unique(dim=0) if x.shape[1] > 1 else x
 
 
 def _discrete(sight: _Sight) -> Iterator[Caveat]:
@@ -225,7 +228,7 @@ def _discrete(sight: _Sight) -> Iterator[Caveat]:
 
 def _repeated(sight: _Sight) -> Iterator[Caveat]:
     n = len(sight.x)
-    if n * (n - 1) / 2 * math.prod(map(_ties, sight.own.T)) > _CHANCE:
+    if n * (n - 1) / 2 * math.prod(map(_ties, _distinct(sight.own).T)) > _CHANCE:
         return  # values are rounded, so that rows are alike by chance
     again = n - len(sight.x.unique(dim=0))
     whole, rounded = discrete_columns(sight.own)
