@@ -68,7 +68,7 @@ def named_draws(draws: Any, shapes: dict[str, tuple[int, ...]]) -> dict[str, np.
         found = arrays[name].shape[1:]
         if found != shape:
             wanted = ", ".join(map(str, ("n", *shape)))
-            chains = "; draws by chain are (chains, draws): are these swapped?" if found[1:] == shape else ""
+            chains = "; flatten its chains, or are chains and draws swapped?" if found[1:] == shape else ""
             raise InputError(f"draws of {name} must have shape ({wanted}), got {arrays[name].shape}{chains}")
     return {name: arrays[name] for name in shapes}
 
