@@ -228,7 +228,7 @@ def fitting(fit: Any) -> Fit:
             f"fit must be a function or an object that can be fitted; got the class {fit.__name__}"
         )
     library = type(fit).__module__.partition(".")[0]
-    if library == "scipy" and hasattr(fit, "fit"):
+    if library == "scipy" and (_is_normal(fit) or hasattr(fit, "fit")):
         return _scipy_family(fit)
     if hasattr(fit, "get_params") and hasattr(fit, "fit"):
         return _Estimator(fit)
@@ -240,9 +240,14 @@ def fitting(fit: Any) -> Fit:
     return fit  # type: ignore[no-any-return]
 
 
+def _is_normal(family: Any) -> bool:
+    """That of several columns has no fit of its own in older versions."""
+    return getattr(family, "name", "") == "norm" or type(family).__name__ == "multivariate_normal_gen"
+
+
 def _scipy_family(family: Any) -> Fit:
     """Its own fit; a normal law in closed form."""
-    if getattr(family, "name", "") == "norm" or type(family).__name__ == "multivariate_normal_gen":
+    if _is_normal(family):
         return FitNormal()
 
     def fit(x: Any) -> Any:
