@@ -152,9 +152,7 @@ def check_draws(
         thin, x, slowness, slow = thin * again, x[:, ::again], 1.0, chosen
         points = points[_every(points, len(read.x), again)]
     mixing = judge_chains(read.x, labels, thin=thin, slowness=slowness)
-    if len(points) < FEWEST or mixing.kept / mixing.slowness < FEWEST / 2:
-        why = mixing.apart or "Run the chains longer."
-        raise InputError(f"too few draws to test: {mixing.worth}. {why}")
+    _check_enough(mixing)
     result = _tested(adapted, points, slow, labels, mixing, level, seed)
     notes = (*mixing.notes, *read.notes, *_about_divergences(read))
     if log_q is not None:
@@ -163,9 +161,7 @@ def check_draws(
     result = replace(result, notes=(*notes, *result.notes), doubts=(*mixing.doubts, *result.doubts))
     for doubt in (*result.doubts, *map(str, result.caveats)):
         warnings.warn(doubt, DoubtfulWarning, stacklevel=2)
-    looked_at = _every(points, len(x), math.ceil(slowness))
-    if len(looked_at) < FEWEST:
-        looked_at = torch.arange(len(points))
+    looked_at = _hardly_dependent(points, len(x), slowness)
     found = diagnose(
         adapted,
         points[looked_at],
@@ -227,6 +223,18 @@ def _with(result: GofResult, **settings: Any) -> GofResult:
 def _every(points: ScoredPoints, chains: int, step: int) -> Tensor:
     """Rows of every so many draws of each chain."""
     return torch.arange(len(points)).view(chains, -1)[:, ::step].flatten().to(points.x.device)
+
+
+def _hardly_dependent(points: ScoredPoints, chains: int, slowness: float) -> Tensor:
+    """Rows that a diagnosis may take for independent; all where those would be too few."""
+    rows = _every(points, chains, math.ceil(slowness))
+    return rows if len(rows) >= FEWEST else _every(points, chains, 1)
+
+
+def _check_enough(mixing: Mixing) -> None:
+    if mixing.kept < FEWEST or mixing.kept / mixing.slowness < FEWEST / 2:
+        why = mixing.apart or "Run the chains longer."
+        raise InputError(f"too few draws to test: {mixing.worth}. {why}")
 
 
 def _check_moving(x: Tensor) -> None:
