@@ -5,9 +5,9 @@ READY := .venv/.ready
 BROWSER := .venv/.browser
 # Tests run side by side, a file at a time in each process, with one thread each lest they fight over the cores.
 SIDE_BY_SIDE := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
-WORKERS ?= -n auto --maxprocesses 8 --dist loadfile
+WORKERS ?= -n auto --maxprocesses 8 --dist loadgroup
 
-.PHONY: demo test battery test-slow test-adapters test-lowest docs lint format benchmark tutorial release-check clean
+.PHONY: demo test reproduce test-slow test-adapters test-lowest docs lint format benchmark tutorial release-check clean
 
 demo: $(READY)
 	$(BIN)/steincritic demo --out out/demo
@@ -15,12 +15,12 @@ demo: $(READY)
 test: $(READY) $(BROWSER)
 	$(SIDE_BY_SIDE) $(BIN)/python -m pytest -q $(WORKERS)
 
+# A study of the paper or of the library: make reproduce NAME=gm-2d; NAME=list shows all.
+reproduce: $(READY)
+	$(BIN)/python -m studies $(NAME)
+
 test-slow: $(READY)
 	$(BIN)/python -m pytest -q -m slow
-
-# Malformed inputs, damaged files, kills, full disks, closed pipes, encodings: under 15 minutes on two cores.
-battery: $(READY)
-	$(SIDE_BY_SIDE) $(BIN)/python -m pytest -q $(WORKERS) -m battery tests/battery
 
 test-adapters: .venv/adapters/.ready
 	.venv/adapters/bin/python -m pytest -q tests/models/adapters tests/integrations

@@ -26,7 +26,7 @@ from steincritic.data import ScoredPoints
 from steincritic.models import GaussianMixture
 from steincritic.rng import generator
 from steincritic.training import Training, fit_bank, fixed
-from steincritic_studies.record import Record, environment
+from studies.record import Record, environment
 
 
 def trained(members: int, width: int, batch: int) -> None:

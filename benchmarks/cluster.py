@@ -26,7 +26,7 @@ import torch
 
 import steincritic as sc
 from steincritic.engine import spread, using
-from steincritic_studies.record import Record, environment
+from studies.record import Record, environment
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 

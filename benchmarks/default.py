@@ -25,7 +25,7 @@ import torch
 
 import steincritic as sc
 from steincritic.data.problems import problem
-from steincritic_studies.record import Record, environment
+from studies.record import Record, environment
 
 _TICKS = 100  # of /proc/stat in a second
 Case = tuple[sc.models.GaussianMixture, torch.Tensor, sc.GofTest]

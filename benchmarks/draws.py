@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 import steincritic as sc
-from steincritic_studies.record import Record, environment
+from studies.record import Record, environment
 
 DIM, CHAINS, RHO = 10, 4, 0.6
 SIZES = (500, 2000, 8000)

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from steincritic.models.rbm import block_gibbs
 from steincritic.rng import Source
-from steincritic_studies.record import Record, environment
+from studies.record import Record, environment
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,7 +29,7 @@ from steincritic.data import ScoredPoints, mixture
 from steincritic.rng import Source
 from steincritic.stein.kernels import RBF
 from steincritic.stein.tiles import random_signs, stein_sums
-from steincritic_studies.record import Record, environment
+from studies.record import Record, environment
 
 COMPARED = [500, 1000, 2500]
 GROWTH = [5000, 10_000, 20_000, 50_000, 100_000]

@@ -20,9 +20,9 @@ import steincritic as sc
 from steincritic.data.points import sample_points
 from steincritic.engine import spread
 from steincritic.gof import streamed
-from steincritic.gof.one_pass import blocks_of
+from steincritic.gof.one_pass import blocks_of, one_pass
 from steincritic.models.base import SamplingModel
-from steincritic_studies.record import Record, environment
+from studies.record import Record, environment
 
 ROWS, LEVEL = 40_000, 0.05
 SEEDS = {"data": 5_000_000, "null sets": 1000}  # those of a run are this and its number
@@ -58,7 +58,7 @@ def rejected(name: str, run: int) -> tuple[bool, bool]:
     config = sc.Combined(critics=None, cache=False, draws=399, null_seed=SEEDS["null sets"] + run)
     points = sample_points(q, ROWS, seed=SEEDS["data"] + run)
     test = streamed.Streamed(config, q, points.x[:0], level=LEVEL, seed=run)
-    own = streamed.Judged(test, test.look(blocks_of(points)))
+    own = streamed.Judged(test, one_pass(test.summing, blocks_of(points)))
     control = streamed.Judged(test, own.passed)
     control.sizes, control.null_means = Certain(**asdict(own.sizes)), own.null_means
     return own.ranked.pvalue <= LEVEL, control.ranked.pvalue <= LEVEL

@@ -24,11 +24,12 @@ import torch
 
 import steincritic as sc
 from steincritic.data.tables import read_table
-from steincritic.gof.combined import Combined
+from steincritic.gof.combined import Combined, CombinedRun
+from steincritic.gof.hypothesis import Hypothesis
 from steincritic.rng import Source
 from steincritic.stein.kernels import RBF
 from steincritic.stein.tiles import random_signs, stein_sums
-from steincritic_studies.record import Record, environment
+from studies.record import Record, environment
 from training import Case, bank_way
 
 _SECONDS = 1.0
@@ -109,9 +110,8 @@ def kernel(device: torch.device, n: int, dim: int, draws: int) -> HotPath:
 def lenses(device: torch.device, n: int, dim: int, sets: int) -> HotPath:
     model = sc.models.GaussianMixture(torch.zeros(1, dim)).to(device, torch.float64)
     x = model.sample(n, seed=1).to(device)
-    run = Combined(critics=None, cache=False).begin(
-        model, sc.ScoredPoints(x, model.score(x)).alone(), level=0.05, seeds=[0]
-    )
+    null = Hypothesis(Combined(critics=None, cache=False), model, sc.ScoredPoints(x, model.score(x)).alone())
+    run = CombinedRun(null, level=0.05, seeds=(0,))
     stack = sc.ScoredPoints(x, model.score(x)).expand(sets)
     return HotPath(
         f"quick lenses, {sets} null sets of {n:,} x {dim}",

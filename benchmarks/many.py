@@ -18,7 +18,7 @@ import torch
 import steincritic as sc
 from steincritic.data.points import ScoredPoints
 from steincritic.data.problems import problem
-from steincritic_studies.record import Record, environment
+from studies.record import Record, environment
 
 
 def timed(pair: Any, fault: bool, seeds: range, n: int, device: torch.device) -> dict[str, Any]:

@@ -156,7 +156,6 @@ WAYS = {
         ours(sc.Combined(cache=False)), "steincritic", _BOTH, "nothing of what follows"
     ),
     "steincritic, KSD": Way(ours(sc.Ksd()), "steincritic", _SCORE, "weights of separated modes"),
-    "steincritic, FSSD": Way(ours(sc.Fssd()), "steincritic", _SCORE, "faults away from its places"),
     "hyppo, FSSD": Way(hyppo_fssd, "hyppo", _SCORE, "faults away from its places; no exact level"),
     "stein-thinning, KSD": Way(stein_thinning_ksd, "stein-thinning", _SCORE, "has no p-value of its own"),
     "coreax, KSD": Way(coreax_ksd, "coreax", _SCORE, "a number alone: no p-value"),

@@ -33,7 +33,7 @@ import steincritic as sc
 from kernel import peak_mib, start_of_peak
 from steincritic.errors import InputError
 from steincritic.files import package_version
-from steincritic_studies.record import Record, environment
+from studies.record import Record, environment
 
 LARGE = {"rows": [100, 1000, 10_000, 100_000, 1_000_000], "columns": [2, 10, 100, 1000]}
 TINY = {"rows": [100, 200], "columns": [2, 3]}

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.distributions import Exponential
 
 import steincritic as sc
-from steincritic_studies.record import Record, environment
+from studies.record import Record, environment
 
 SIZES = (200, 500, 2000)
 DIM = 5

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from steincritic_studies.record import Record, environment
+from studies.record import Record, environment
 
 PYTHON = {
     "import torch": "import torch",

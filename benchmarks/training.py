@@ -6,8 +6,8 @@
 
 Plain: the score by automatic differentiation of log q in every step, Hutchinson's trace by double
 backward, torch.optim.Adam as it comes, one critic at a time. Bank: `fit_bank`, with the same loss and
-batch; its time includes shuffling, probes and staging. On a GPU also the bank without the fused programs of
-`training/fused.py`. They are timed in turn, and the median over rounds is reported.
+batch; its time includes shuffling, probes and staging. They are timed in turn, and the median over rounds is
+reported.
 
 `--before` does something else: it names a checkout of an earlier state, whose `fit_bank` and ours, each in a
 process of its own, train the same banks in turn. Run this where nothing else runs.
@@ -32,7 +32,7 @@ from torch.distributions import Categorical, MixtureSameFamily, MultivariateNorm
 from steincritic.critics import MLP
 from steincritic.data import ScoredPoints, mixture
 from steincritic.training import Staged, Training, fit_bank
-from steincritic_studies.record import Record, environment
+from studies.record import Record, environment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,21 +127,16 @@ def measure(case: Case, device: torch.device, rounds: int) -> dict[str, Any]:
     plain, bank = plain_way(case, device), bank_way(case, device)
     plain()
     bank()
-    plain_ms, bank_ms, unfused_ms = [], [], []
+    plain_ms, bank_ms = [], []
     for _ in range(rounds):
         start = time.perf_counter()
         plain()
         plain_ms.append((time.perf_counter() - start) / STEPS * 1e3)
         bank_ms.append(bank())
-        if device.type == "cuda":
-            os.environ["STEINCRITIC_FUSED"] = "0"
-            unfused_ms.append(bank())
-            del os.environ["STEINCRITIC_FUSED"]
     return {
         **asdict(case),
         "plain_ms": median(plain_ms),
         "bank_ms": median(bank_ms),
-        "unfused_ms": median(unfused_ms) if unfused_ms else None,
         "ratio": median(plain_ms) / median(bank_ms),
         "plain_peak_mib": peak_mib(plain, device),
         "bank_peak_mib": peak_mib(bank, device),

@@ -23,7 +23,7 @@ import torch
 
 from steincritic import Training, fit_critic
 from steincritic.data import mixture
-from steincritic_studies.record import Record, environment
+from studies.record import Record, environment
 
 START = 1000  # rows of the run that measures the start
 _BLOCK = 100_000

@@ -13,7 +13,7 @@ PATIENCE = 120.0  # seconds, on a busy machine
 def started(line, folder, **changes):
     """The process, at work in the folder, with what it prints in pipes."""
     return subprocess.Popen(
-        [sys.executable, "-m", "steincritic.cli", *line.split()],
+        [sys.executable, "-m", "steincritic", *line.split()],
         cwd=folder,
         env=environment(folder, **changes),
         stdin=subprocess.DEVNULL,
@@ -42,10 +42,12 @@ def environment(folder, **changes):
 
 def cluster_of(workers):
     """Dask workers of one thread each, on the loopback interface alone."""
+    import dask
     from distributed import LocalCluster
 
     loopback = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
-    return LocalCluster(n_workers=workers, threads_per_worker=1, memory_limit=None, **loopback)
+    with dask.config.set({"distributed.scheduler.allowed-failures": 1}):  # each new worker loads torch
+        return LocalCluster(n_workers=workers, threads_per_worker=1, memory_limit=None, **loopback)
 
 
 def files(folder):

@@ -21,18 +21,6 @@ SHORT = sc.Training(epochs=3)
 NO_RESULTS = {"Model", "ConditionalModel", "Staged", "Tensor", "Progress"}  # of other kinds
 
 
-def _energy():
-    learning = sc.Learning(steps=4, batch_size=40, log_every=2)
-    return sc.fit_energy(sc.EnergyMLP(hidden=(8,)), Q.sample(200, seed=2), learning=learning)
-
-
-def _guide():
-    watch = sc.watch_guide(Q, every=1, names=NAMES)
-    for step in range(3):
-        watch(step, X / (step + 1))
-    return watch
-
-
 def _amortized():
     draws = [Q.sample(200, seed=k) + y + torch.tensor([0.5 * k, 0.0]) for k, y in enumerate((0.0, 1.0, 2.0))]
     posterior = lambda y: sc.models.GaussianMixture([[y, y]])  # noqa: E731
@@ -50,24 +38,20 @@ def results():
         "Comparison": sc.compare({NAMES[0]: Q, "other": sc.models.GaussianMixture([[2.0, 0.0]])}, X),
         "Checkup": sc.doctor(Q, X, n=500),
         "AmortizedResult": _amortized(),
-        "GuideWatch": _guide(),
-        "GuideReading": _guide().history[-1],
         "WatchState": list(sc.watch(Q, [X[:40], X[40:80], X[80:]]))[-1],
         "Critic": critic,
         "History": critic.history,
         "FittedBank": critic.fitted,
-        "FittedEnergy": _energy(),
         "Trials": sc.power(Q, Q, 30, "ksd", trials=10),
         "Rate": sc.Rate(3, 10),
-        "Forecast": sc.forecast(Q, X, "ksd"),
     }
 
 
 PLOTTED = [
-    *("GofResult", "CheckResult", "Comparison", "AmortizedResult", "GuideWatch"),
-    *("WatchState", "Critic", "History", "FittedEnergy", "Trials"),
+    *("GofResult", "CheckResult", "Comparison", "AmortizedResult"),
+    *("WatchState", "Critic", "History", "Trials"),
 ]
-NAMED = [*PLOTTED, "Checkup", "GuideReading", "FittedBank", "Rate", "Forecast"]
+NAMED = [*PLOTTED, "Checkup", "FittedBank", "Rate"]
 
 
 def _classes(annotation):
@@ -82,6 +66,8 @@ def test_all_that_public_functions_return_is_in_the_family():
     functions = [getattr(sc, name) for name in sc.__all__ if inspect.isfunction(getattr(sc, name))]
     returned = {name for f in functions for name in _classes(typing.get_type_hints(f)["return"])}
     assert {"CheckResult", "Trials"} <= returned <= set(NAMED) | NO_RESULTS
+    assert {name for name, result in results().items() if hasattr(result, "plot")} == set(PLOTTED)
+    assert len({panel(["same"], rejected=verdict) for verdict in (True, False, None)}) == 3
 
 
 @pytest.mark.parametrize("name", NAMED)
@@ -97,12 +83,8 @@ def test_a_result_displays_itself_as_well_formed_html_without_foreign_markup(nam
 
 
 def test_names_of_columns_are_escaped_where_they_are_told():
-    for name in ("CheckResult", "Comparison", "GuideWatch", "AmortizedResult"):
+    for name in ("CheckResult", "Comparison", "AmortizedResult"):
         assert "&lt;b&gt;width" in results()[name]._repr_html_()
-
-
-def test_the_edge_tells_the_verdict():
-    assert len({panel(["same"], rejected=verdict) for verdict in (True, False, None)}) == 3
 
 
 @pytest.mark.parametrize("name", PLOTTED)
@@ -113,10 +95,6 @@ def test_a_plot_draws_on_the_given_axes_or_on_new_ones(name):
     fresh = results()[name].plot()
     assert fresh is not ax and fresh.has_data()
     pyplot.close("all")
-
-
-def test_what_has_a_plot_is_listed():
-    assert {name for name, result in results().items() if hasattr(result, "plot")} == set(PLOTTED)
 
 
 def test_a_finding_is_drawn_in_its_own_columns():

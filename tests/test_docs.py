@@ -3,8 +3,8 @@
 The ```python and ```bash blocks of a page run in order, python in one namespace, all in one empty folder.
 Lines of ```bash are commands of this package; they run in this process and may end with 0 or 1, never with
 an error. A block whose first line is `# model.py` is written to that file. Names that a page takes for
-granted (the reader's model and data) are in `the_readers`. Defaults are made smaller by QUICK, so that a page
-takes seconds. A block that needs an outside library, files or minutes has a comment right before it:
+granted (the reader's model and data) are in `the_readers`. Defaults are made smaller by `quick`, so that a
+page takes seconds. A block that needs an outside library, files or minutes has a comment right before it:
 
     <!-- not run: needs NumPyro -->
 
@@ -25,8 +25,7 @@ import torch
 
 import steincritic as sc
 from steincritic import cli
-from steincritic.cli.parsing import parsed
-from steincritic.gof import choose
+from steincritic.cli.parse import parsed
 
 ROOT = Path(__file__).parent.parent
 MADE = ("docs/_build", "docs/generated", "docs/gallery")  # when the site is built
@@ -43,12 +42,6 @@ NOT_RUN = re.compile(r"<!-- not run: (?P<reason>.*) -->")
 FIRST = re.compile(r"^<!-- runs first\n(.*?)^-->", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# ([\w-]+\.(?:py|toml))")
 LANGUAGES = {"python", "bash", "toml", "yaml", "json", "text"}  # or a directive of the site
-QUICK = {  # defaults of settings, for a run of seconds; the numbers that come out mean nothing
-    "steincritic.CrossFit": {"draws": 19},
-    "steincritic.Training": {"epochs": 15},
-    "steincritic.MLP": {"hidden": (16,)},
-    "steincritic.learning.settings.FOR_PERCEPTRONS": {"steps": 10},
-}
 
 
 @dataclass(frozen=True)
@@ -140,19 +133,6 @@ def the_readers():
     }
 
 
-@pytest.fixture
-def quick(monkeypatch):
-    for path, smaller in QUICK.items():
-        module, _, name = path.rpartition(".")
-        thing = getattr(importlib.import_module(module), name)
-        defaults = thing.__init__.__kwdefaults__ if isinstance(thing, type) else vars(thing)
-        for key, value in smaller.items():
-            assert key in defaults, f"QUICK names {path}({key}=...), which is no longer there"
-            monkeypatch.setitem(defaults, key, value)
-    for name, test in choose.TESTS.items():  # made when the package was imported: once more, smaller
-        monkeypatch.setitem(choose.TESTS, name, type(test)())
-
-
 @pytest.mark.filterwarnings("ignore::steincritic.errors.DoubtfulWarning")  # of runs this short
 @pytest.mark.parametrize("name", [name for name in NAMES if any(block.runs for block in BLOCKS[name])])
 def test_the_code_of_a_page_runs(name, quick, tmp_path, monkeypatch, capfd):
@@ -191,9 +171,7 @@ def test_commands_that_are_not_run_have_options_that_exist():
     shell = [block for name in NAMES for block in BLOCKS[name] if block.language == "bash" and block.not_run]
     for program, *arguments in (words for block in shell for words in block.commands):
         if program == "steincritic":
-            module, _, kind = cli.COMMANDS[arguments[0]][0].partition(":")
-            command = getattr(importlib.import_module(f"steincritic.cli.{module}"), kind)
-            parsed(arguments[0], command, arguments[1:])
+            parsed(arguments[0], cli.command(arguments[0]), arguments[1:])
 
 
 def _chain(node):
@@ -293,7 +271,8 @@ def test_references_are_in_the_bibliography_and_every_entry_is_cited():
         re.findall(r"^@\w+\{([^,]+),", (ROOT / "docs/references.bib").read_text("utf-8"), re.MULTILINE)
     )
     cited: dict[str, str] = {}
-    for path in [*PAGES, *sorted((ROOT / "src").rglob("*.py"))]:
+    code = sorted(path for folder in ("src", "studies") for path in (ROOT / folder).rglob("*.py"))
+    for path in [*PAGES, *code]:
         for key in KEY.findall(path.read_text("utf-8")):
             cited.setdefault(key, path.relative_to(ROOT).as_posix())
     unknown = sorted(f"{key} in {place}" for key, place in cited.items() if key not in entries)

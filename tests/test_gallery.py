@@ -45,7 +45,7 @@ def marked(script):
 @pytest.mark.filterwarnings("error::steincritic.errors.DoubtfulWarning")  # the upper one goes first
 @pytest.mark.filterwarnings("ignore")  # of other libraries
 @pytest.mark.parametrize("script", [marked(script) for script in SCRIPTS])
-def test_a_script_runs_prints_and_draws(script, tmp_path, monkeypatch, capsys):
+def test_a_script_runs_prints_and_draws(script, quick, tmp_path, monkeypatch, capsys):
     if missing := [name for name in sorted(needs(script)) if importlib.util.find_spec(name) is None]:
         pytest.skip(f"needs {', '.join(missing)}")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

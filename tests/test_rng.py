@@ -56,7 +56,7 @@ def test_a_source_counts_through_the_numbers_of_splitmix64():
     keys = [rng._signed(source.key + k * golden) for k in (1, 5, 6, 40_005)]
     hashed = rng._shift_right(rng._mix(torch.tensor(keys)), 1) % 2**62
     assert torch.equal(torch.cat(values)[[0, 4, 5, 40_004]], hashed)
-    assert source.taken == 40_005
+    assert source.hashes == 40_005
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

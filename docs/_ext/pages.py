@@ -5,13 +5,12 @@ Sources link to files of the repository, so that they read well on GitHub; `reli
 
 import re
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 
 from sphinx.application import Sphinx
 
-from steincritic.cli import COMMANDS
-from steincritic.cli.parsing import Option, explanations, options_of
+from steincritic.cli import COMMANDS, command
+from steincritic.cli.parse import Option, options_of
 
 DOCS = Path(__file__).parent.parent
 RESULTS = DOCS.parent / "results"
@@ -27,21 +26,17 @@ def commands() -> str:
 
 
 def _command(name: str) -> Iterator[str]:
-    place, summary = COMMANDS[name]
-    module, _, kind = place.partition(":")
-    command = getattr(import_module(f"steincritic.cli.{module}"), kind)
-    options = sorted(options_of(command), key=lambda o: (not o.positional, not o.required))
-    required = " ".join(option.usage for option in options if option.required)
-    yield f"## {name}\n\n`steincritic {' '.join(f'{name} {required}'.split())} [options]`: {summary}.\n"
-    texts = explanations(command)
+    options = options_of(command(name))
+    usage = " ".join([name, *(option.usage for option in options if option.required)])
+    yield f"## {name}\n\n`steincritic {usage} [options]`: {COMMANDS[name][1]}.\n"
     for title, advanced in (("options", False), ("advanced options", True)):
-        rows = [_row(option, texts[option.name]) for option in options if option.advanced == advanced]
+        rows = [_row(option) for option in options if option.advanced == advanced]
         if rows:
             yield "\n".join([f"| {title} | |", "|---|---|", *rows, ""])
 
 
-def _row(option: Option, text: str) -> str:
-    usage, text = (part.replace("|", r"\|").replace("<", "&lt;") for part in (option.usage, text))
+def _row(option: Option) -> str:
+    usage, text = (part.replace("|", r"\|").replace("<", "&lt;") for part in (option.usage, option.help))
     return f"| `{usage}` | {text} |"
 
 
@@ -53,7 +48,7 @@ def record(folder: Path) -> str:
         for figure in sorted(folder.glob("*.png"))
     )
     table = (folder / "table.md").read_text("utf-8")
-    return f"# {name}\n\n`steincritic reproduce {name}`\n\n{table}\n\n{figures}\n"
+    return f"# {name}\n\n`python -m studies {name}`\n\n{table}\n\n{figures}\n"
 
 
 def literature() -> str:

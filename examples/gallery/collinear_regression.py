@@ -10,6 +10,7 @@ import matplotlib.pyplot as plt
 import torch
 
 import steincritic as sc
+from steincritic.diagnosis.by_scores import Gaps
 
 NAMES = ["intercept", "left", "right", "log sigma"]
 
@@ -30,9 +31,10 @@ def log_posterior(x: torch.Tensor) -> torch.Tensor:
 
 
 # %%
-# A mean-field guide by gradients of the ELBO; ``watch_guide`` looks every 100 steps.
+# A mean-field guide by gradients of the ELBO. Every 100 steps its draws and the posterior's score there say
+# how far mean and spread of each coordinate are off.
 
-watch = sc.watch_guide(log_posterior, every=100, names=NAMES)
+posterior, looks = sc.as_model(log_posterior), {}
 source = torch.Generator().manual_seed(0)
 mean = torch.zeros(4, dtype=torch.float64, requires_grad=True)
 log_sd = torch.full((4,), -2.0, dtype=torch.float64, requires_grad=True)
@@ -43,8 +45,10 @@ for step in range(2001):
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-    watch(step, x)
-print(watch.summary())
+    if step % 100 == 0:
+        looks[step] = Gaps.of(sc.ScoredPoints(x.detach(), posterior.score(x.detach())))
+for name, ratio, shift in zip(NAMES, looks[2000].log_ratio.exp(), looks[2000].shift, strict=True):
+    print(f"{name}: {ratio:.2f} of the posterior's spread, off by {shift:+.2f} of it")
 
 # %%
 # It stops getting better long before it is right. A check of fresh draws says what is missing.
@@ -55,12 +59,15 @@ result = sc.check_draws(log_posterior, guided, names=NAMES, seed=0)
 print(result.summary())
 
 # %%
-# Left: readings while it was trained. Right: the two slopes, the guide's and those of chains.
+# Left: spreads while it was trained. Right: the two slopes, the guide's and those of chains.
 
 settings = sc.models.Langevin(steps=1600)
 chains = sc.models.LangevinModel(log_posterior, dim=4, settings=settings).sample(500, seed=1)
 fig, (first, second) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
-watch.plot(ax=first)
+first.plot(list(looks), torch.stack([gaps.log_ratio.exp() for gaps in looks.values()]), label=NAMES)
+first.axhline(1, color="#9aa5b1", linestyle="--")
+first.set(xlabel="step", ylabel="spread over the posterior's", yscale="log")
+first.legend()
 second.plot(chains[:, 1], chains[:, 2], ".", markersize=3, color="#5b8db8", label="chains")
 second.plot(guided[:500, 1], guided[:500, 2], ".", markersize=3, color="#d1495b", label="guide")
 second.set(xlabel="slope of left", ylabel="slope of right")

@@ -76,4 +76,4 @@ results["mean-field guide"].plot(ax=right, most=6)
 plt.show()
 
 # %%
-# Next: ``sc.watch_guide`` shows the same while the guide is trained, ``collinear_regression.py``.
+# Next: the same while the guide is trained, ``collinear_regression.py``.

@@ -44,7 +44,7 @@ for _ in range(300):
     loss.backward()
     optimizer.step()
 
-quick = sc.Combined(critics=None, draws=99, reference=60)
+quick = sc.Combined(critics=None, draws=99)
 names = [f"row {k // 8} column {k % 8}" for k in range(64)]
 result = sc.check(flow, test, test=quick, names=names, seed=0)
 print(result.summary())

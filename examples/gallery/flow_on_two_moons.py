@@ -36,7 +36,7 @@ torch.manual_seed(0)
 flow = zuko.flows.MAF(2, transforms=5, hidden_features=(64, 64)).double()
 optimizer = torch.optim.Adam(flow.parameters(), lr=3e-3)
 train, test = two_moons(4000, seed=1), two_moons(400, seed=2)
-test_by = sc.Combined(critics=None, draws=99, reference=60)
+test_by = sc.Combined(critics=None, draws=99)
 results, draws = {}, {}
 for step in range(1, 401):
     loss = -flow().log_prob(train[torch.randint(len(train), (256,))]).mean()

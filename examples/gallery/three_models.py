@@ -29,8 +29,7 @@ models = {
     "Student t": stats.multivariate_t(center, covariance * 2 / 4, df=4),
     "kernel density": stats.gaussian_kde(past.T),
 }
-training = sc.Training(epochs=40, selection="monitor")
-comparison = sc.compare(models, new, test=sc.Combined(critics=None), training=training, seed=0)
+comparison = sc.compare(models, new, test=sc.Combined(critics=None), seed=0)
 print(comparison.summary())
 
 # %%

@@ -22,6 +22,8 @@ else:  # a type checker that saw this would take any name for a public one
             public = import_module("steincritic.public")  # makes attributes of the parts too, as sc.gof
             if hasattr(public, name):
                 globals()[name] = getattr(public, name)
+            elif name in public.GONE:
+                raise AttributeError(f"steincritic.{name} is gone: {public.GONE[name]}")
         if name not in globals():
             raise AttributeError(f"module 'steincritic' has no attribute {name!r}")
         return globals()[name]

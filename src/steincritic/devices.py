@@ -17,10 +17,10 @@ def resolve_device(device: DeviceLike, x: Tensor) -> torch.device:
         on_cpu = x.device.type == "cpu" and torch.cuda.is_available()
         return torch.device("cuda") if on_cpu else x.device
     try:
-        found = torch.device(device)
-        torch.zeros(1, device=found)
+        torch_device = torch.device(device)
+        torch.zeros(1, device=torch_device)
     except (RuntimeError, AssertionError) as error:
         raise InputError(
             f"device {str(device)!r} cannot be used here: {str(error).splitlines()[0]}"
         ) from None
-    return found
+    return torch_device

@@ -1,10 +1,14 @@
 """The few error and warning kinds, and the checks done at the public doors."""
 
 import math
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
+from functools import wraps
 from pathlib import Path
+from typing import Any, TypeVar
 
+F = TypeVar("F", bound=Callable[..., Any])
 _TABLES = (".npy", ".npz", ".csv", ".parquet")  # endings of data files
 
 
@@ -87,3 +91,38 @@ def check_choice(value: str, *, name: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         hint = did_you_mean(str(value), choices)
         raise InputError(f"{name} must be one of {', '.join(choices)}; got {value!r}{hint}")
+
+
+def check_address(address: str) -> str:
+    """The address of a scheduler with its protocol, which is tcp where none is named."""
+    parts = re.fullmatch(r"((?:tcp|tls)://)?[^\s/]+:\d+", address)
+    if parts is None or int(address.rpartition(":")[2]) > 65535:
+        raise InputError(f"address is that of a Dask scheduler, such as tcp://10.0.0.5:8786; got {address!r}")
+    return address if parts[1] else f"tcp://{address}"
+
+
+def without(**ways: str) -> Callable[[F], F]:
+    """Answer arguments that are gone from a function or a dataclass by what to do instead, for one release.
+
+    >>> @without(before="leave it out; a bar shows how far the work is")
+    ... def test(level=0.05): ...
+    >>> test(before=print)
+    Traceback (most recent call last):
+    steincritic.errors.InputError: before= is gone: leave it out; a bar shows how far the work is
+    """
+
+    def decorate(function: Any) -> Any:
+        called = vars(function)["__init__"] if isinstance(function, type) else function
+
+        @wraps(called)
+        def answer(*arguments: Any, **options: Any) -> Any:
+            for name in ways.keys() & options.keys():
+                raise InputError(f"{name}= is gone: {ways[name]}")
+            return called(*arguments, **options)
+
+        if not isinstance(function, type):
+            return answer
+        function.__init__ = answer  # type: ignore[misc]
+        return function
+
+    return decorate

@@ -8,9 +8,9 @@ import math
 import os
 import secrets
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, fields, is_dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import IO, Any
@@ -82,10 +82,10 @@ def _opened_beside(path: Path) -> tuple[IO[bytes], Path]:
 
 def _clear(folder: Path) -> None:
     """Remove what killed writers left behind; the file of a living one is locked."""
-    for left in folder.glob(f".*{_UNFINISHED}"):
-        with suppress(OSError), left.open("r+b") as file:
+    for unfinished in folder.glob(f".*{_UNFINISHED}"):
+        with suppress(OSError), unfinished.open("r+b") as file:
             if _locked(file, wait=False):
-                left.unlink()
+                unfinished.unlink()
 
 
 def _locked(file: IO[bytes], *, wait: bool) -> bool:
@@ -96,6 +96,19 @@ def _locked(file: IO[bytes], *, wait: bool) -> bool:
     except OSError:  # another process has it, or the file system has no locks
         return False
     return True
+
+
+def json_value(value: Any) -> Any:
+    """A value of a result as JSON has it: lists for tuples and tensors, an object for a dataclass."""
+    if isinstance(value, Tensor):
+        return value.tolist()
+    if is_dataclass(value):
+        return json_fields(value, [field.name for field in fields(value)])
+    return [json_value(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+def json_fields(result: Any, names: Iterable[str]) -> dict[str, Any]:
+    return {name: json_value(getattr(result, name)) for name in names}
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
@@ -135,9 +148,9 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, Any],
 
     The hash is that of the whole file, with zeros in its own place.
     """
-    held = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-    told = {"sha256": _BLANK.decode(), "version": _VERSION, "kind": kind, "about": about}
-    data = save(held, metadata={"steincritic": json.dumps(told)})
+    arrays = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    header = {"sha256": _BLANK.decode(), "version": _VERSION, "kind": kind, "about": about}
+    data = save(arrays, metadata={"steincritic": json.dumps(header)})
     start, digest = data.index(_BLANK), hashlib.sha256(data).hexdigest()
     with atomic_file(path) as file:
         file.write(data[:start] + digest.encode())
@@ -152,8 +165,8 @@ def read_tensors(
         raise InputError(f"no such file: {path}")
     try:
         data = path.read_bytes()
-        told = _told(data)
-        version, found, about = told["version"], told["kind"], dict(told["about"])
+        header = _header(data)
+        version, kind_of_file, about = header["version"], header["kind"], dict(header["about"])
         tensors = load(data)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
@@ -163,8 +176,8 @@ def read_tensors(
         ) from None
     if version != _VERSION:
         raise FileFormatError(f"{path} is of another version of steincritic: save it again with this one")
-    if found != kind:
-        raise FileFormatError(f"{path} must be a file of kind {kind!r}, it is one of kind {found!r}")
+    if kind_of_file != kind:
+        raise FileFormatError(f"{path} must be a file of kind {kind!r}, it is one of kind {kind_of_file!r}")
     return {name: value.to(device) for name, value in tensors.items()}, about
 
 
@@ -182,24 +195,24 @@ def rebuilding(path: str | Path) -> Iterator[None]:
 
 def taken(tensors: Mapping[str, Tensor], name: str, like: Tensor) -> Tensor:
     """A tensor that is put in the place of another; torch's programs may not look at its size."""
-    found = tensors[name]
-    if (found.shape, found.dtype) != (like.shape, like.dtype):
-        wanted = f"{tuple(like.shape)} {like.dtype}"
-        raise ValueError(f"{name} must be {wanted}, it is {tuple(found.shape)} {found.dtype}")
-    return found
+    tensor = tensors[name]
+    if (tensor.shape, tensor.dtype) != (like.shape, like.dtype):
+        expected = f"{tuple(like.shape)} {like.dtype}"
+        raise ValueError(f"{name} must be {expected}, it is {tuple(tensor.shape)} {tensor.dtype}")
+    return tensor
 
 
-def _told(data: bytes) -> dict[str, Any]:
+def _header(data: bytes) -> dict[str, Any]:
     """What a file says of itself, if it is whole; raises one of `_DAMAGE` if it is not."""
     end = 8 + int.from_bytes(data[:8], "little")
-    told: dict[str, Any] = json.loads(json.loads(data[8:end])["__metadata__"]["steincritic"])
-    if "format" in told and "sha256" not in told:  # of a time before hashes
+    header: dict[str, Any] = json.loads(json.loads(data[8:end])["__metadata__"]["steincritic"])
+    if "format" in header and "sha256" not in header:  # of a time before hashes
         return {"version": 1, "kind": None, "about": {}}
-    digest = hashlib.sha256(data[:end].replace(told["sha256"].encode(), _BLANK, 1))
+    digest = hashlib.sha256(data[:end].replace(header["sha256"].encode(), _BLANK, 1))
     digest.update(memoryview(data)[end:])
-    if digest.hexdigest() != told["sha256"]:
+    if digest.hexdigest() != header["sha256"]:
         raise ValueError("another hash")
-    return told
+    return header
 
 
 def plain(value: Any) -> Any:

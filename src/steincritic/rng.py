@@ -38,7 +38,7 @@ class Source:
 
     def __init__(self, seed: int, *names: str | int, device: torch.device | str = "cpu") -> None:
         self.key, self.device = derive(seed, *names), torch.device(device)
-        self.taken = 0  # hashes
+        self.hashes = 0  # so far
 
     def uniforms(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
         """In [0, 1), with as many bits as the dtype holds."""
@@ -72,8 +72,8 @@ class Source:
     def _parts(self, out: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Rows to fill, and a hash for each; some at a time, which on a CPU stay in its cache."""
         for part in out.split(_CACHED if self.device.type == "cpu" else _HELD):
-            index = torch.arange(self.taken + 1, self.taken + 1 + len(part), device=self.device)
-            self.taken += len(part)
+            index = torch.arange(self.hashes + 1, self.hashes + 1 + len(part), device=self.device)
+            self.hashes += len(part)
             yield part, _mix(index.mul_(_GOLDEN).add_(self.key))
 
 

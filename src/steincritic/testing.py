@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from steincritic.data.conditional import Target
     from steincritic.diagnosis.check_result import CheckResult
-    from steincritic.gof.choose import TestName
+    from steincritic.gof.choose import TestName, ToleranceLike
     from steincritic.gof.result import GofResult
     from steincritic.gof.test import GofTest
-    from steincritic.gof.tolerance import ToleranceLike
     from steincritic.models.coordinates import Bounds
 
 __all__ = ["assert_fits"]
@@ -67,66 +66,51 @@ def assert_fits(
     from steincritic.diagnosis.check import check
     from steincritic.diagnosis.draws import check_draws
     from steincritic.diagnosis.halves import FEWEST
-    from steincritic.errors import DoubtfulWarning
+    from steincritic.errors import DoubtfulWarning, InputError
     from steincritic.gof.choose import gof_test
-
-    chosen = test if test is not None or tolerance is not None else _quick(level, seed)
-    given: dict[str, Any] = {"seed": seed, "names": names, "target": target, "bounds": bounds}
-    found: CheckResult | None = None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DoubtfulWarning)  # one now and then would make a suite flaky
-        if chains is not None:
-            _refuse(target=target, bounds=bounds, tolerance=tolerance)
-            by = chosen or "combined"
-            found = check_draws(model, draws, chains=chains, test=by, level=level, seed=seed, names=names)
-            result = found.test
-        else:
-            result = gof_test(model, draws, chosen, level, tolerance=tolerance, **given)
-            if result.rejected and result.n >= FEWEST:
-                found = check(model, draws, test=result, level=_NAMED_AT, **given)
-    for caveat in result.caveats:
-        if caveat.grave and not result.rejected:
-            warnings.warn(str(caveat), DoubtfulWarning, stacklevel=2)
-    if result.rejected:
-        raise AssertionError(_message(result, found, _folder(report)))
-    return result
-
-
-def _refuse(**given: Any) -> None:
-    from steincritic.errors import InputError
-
-    if named := [name for name, value in given.items() if value is not None]:
-        raise InputError(f"{named[0]} is not for chains: leave it out, or pass independent draws")
-
-
-def _quick(level: float, seed: int) -> "GofTest":
     from steincritic.gof.combined import Combined
     from steincritic.gof.null import smallest_draws
 
-    return Combined(critics=None, draws=max(_DRAWS, smallest_draws(level)), null_seed=seed)
+    if test is None and tolerance is None:
+        test = Combined(critics=None, draws=max(_DRAWS, smallest_draws(level)), null_seed=seed)
+    options: dict[str, Any] = {"seed": seed, "names": names, "target": target, "bounds": bounds}
+    diagnosis: CheckResult | None = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DoubtfulWarning)  # one now and then would make a suite flaky
+        if chains is not None:
+            for name, value in {"target": target, "bounds": bounds, "tolerance": tolerance}.items():
+                if value is not None:
+                    raise InputError(f"{name} is not for chains: leave it out, or pass independent draws")
+            by = test or "combined"
+            diagnosis = check_draws(model, draws, chains=chains, test=by, level=level, seed=seed, names=names)
+            result = diagnosis.test
+        else:
+            result = gof_test(model, draws, test, level, tolerance=tolerance, **options)
+            if result.rejected and result.n >= FEWEST:
+                diagnosis = check(model, draws, test=result, level=_NAMED_AT, **options)
+    if result.rejected:
+        if report is None and REPORTS is not None:
+            running = os.environ.get("PYTEST_CURRENT_TEST", "assert_fits").rsplit(" ", 1)[0]
+            report = REPORTS / re.sub(r"[^\w.-]+", "-", running).strip("-")
+        raise AssertionError(_message(result, diagnosis, report))
+    for caveat in result.caveats:
+        if caveat.grave:
+            warnings.warn(str(caveat), DoubtfulWarning, stacklevel=2)
+    return result
 
 
-def _folder(report: str | Path | None) -> Path | None:
-    if report is not None or REPORTS is None:
-        return None if report is None else Path(report)
-    running = os.environ.get("PYTEST_CURRENT_TEST", "assert_fits").rsplit(" ", 1)[0]
-    return REPORTS / re.sub(r"[^\w.-]+", "-", running).strip("-")
-
-
-def _message(result: "GofResult", found: "CheckResult | None", folder: Path | None) -> str:
+def _message(result: "GofResult", diagnosis: "CheckResult | None", folder: str | Path | None) -> str:
     """The report in words: verdict, findings, how the test was done, what to do, where the report is."""
-    lines = result.summary().splitlines() if found is None else found.reading(found.findings[:_FINDINGS])
-    lines += [f"What to do: {_advice(result)}"]
-    if folder is not None:
-        files = (result if found is None else found).save(folder)
-        lines += [f"Report: {files[0]}"]
-    return "\n".join(lines)
-
-
-def _advice(result: "GofResult") -> str:
+    if diagnosis is None:
+        lines = result.summary().splitlines()
+    else:
+        lines = diagnosis.reading(diagnosis.findings[:_FINDINGS])
     rate = f"{'at most' if result.exact else 'about'} one of {1 / result.level:,.0f} runs"
-    return (
-        f"a right model fails in {rate}, so look for what changed in the model or in what made these draws, "
-        "beginning with the first finding. sc.doctor(model) tells whether the score is right. If a "
-        "difference of this size does not matter, say so: tolerance=0.05."
+    lines.append(
+        f"What to do: a right model fails in {rate}, so look for what changed in the model or in what made "
+        "these draws, beginning with the first finding. sc.doctor(model) tells whether the score is right. "
+        "If a difference of this size does not matter, say so: tolerance=0.05."
     )
+    if folder is not None:
+        lines.append(f"Report: {(diagnosis or result).save(Path(folder))[0]}")
+    return "\n".join(lines)

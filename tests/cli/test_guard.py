@@ -1,34 +1,25 @@
-"""What surrounds a command: signs of life, what an interrupt keeps, files relative to their settings."""
+"""What surrounds a command: signs of life, and signals, which leave no half of a file."""
 
+import json
+import random
 import signal
 import threading
 import time
-from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import steincritic as sc
-from processes import PATIENCE, started
-from steincritic.cli import check, guard
-from steincritic.cli.folders import alone_in
-from steincritic.cli.parsing import parsed
-from steincritic.cli.reproduce import Reproduce
-from steincritic.errors import InputError
+from processes import PATIENCE, files, started
+from steincritic.cli import guard
+from steincritic.training import progress
 from steincritic.training.progress import StepBar, standing
-
-
-@pytest.fixture(autouse=True)
-def place(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    np.save("x.npy", sc.data.problem("gm-2d").model.sample(60, seed=1).numpy())
-    return tmp_path
 
 
 def test_a_bar_estimates_by_the_pace_since_the_first_move(monkeypatch):
     clock = iter([0.0, 10.0, 20.0])
-    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     with StepBar("training", 100, unit="epochs") as bar:
         assert standing() == "training: 0 of 100 epochs"
         bar.move(60)  # of an earlier run
@@ -45,17 +36,22 @@ def test_where_no_bar_is_shown_long_work_says_how_far_it_is(run, monkeypatch):
     assert lines and all(line.startswith("steincritic: ") and line.endswith(" s so far)") for line in lines)
 
 
-def test_sigterm_says_what_was_kept_and_how_to_go_on(place):
-    settings = "--steps 100000 --batch-size 20 --log-every 2 --hidden 4 --critic-steps 1 --device cpu"
-    process = started(f"fit-energy x.npy --out out {settings}", place)
-    end = time.monotonic() + PATIENCE
-    while not (place / "out/checkpoint.safetensors").exists() and time.monotonic() < end:
-        time.sleep(0.1)
-    process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 143
-    told = "out/checkpoint.safetensors is kept: the same command with --resume goes on from there"
-    assert err == f"steincritic: interrupted; {told}\n"
+def test_an_interrupt_has_the_shells_exit_code(run, monkeypatch):
+    def interrupt(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("steincritic.gof.choose.tested", interrupt)
+    code, _, err = run("check x.npy --model gm-2d")
+    assert code == 130 and err.count("\n") == 1
+
+
+def test_outside_the_main_thread_signals_are_left_alone():
+    codes = []
+    work = lambda: codes.append(guard.guarded(lambda manner: 0, guard.Manner()))  # noqa: E731
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert codes == [0]
 
 
 _STUBBORN = """
@@ -84,72 +80,48 @@ def test_a_later_interrupt_ends_what_the_first_did_not(place):
     process.communicate()
 
 
-def test_outside_the_main_thread_signals_are_left_alone():
-    codes = []
-    work = lambda: codes.append(guard.guarded(lambda manner: 0, guard.Manner()))  # noqa: E731
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert codes == [0]
+def test_a_second_interrupt_does_not_disturb_the_end(place):
+    (place / "m.py").write_text(
+        "import pathlib, time\ndef score(x):\n    pathlib.Path('begun').touch()\n    time.sleep(100)\n"
+    )
+    process = started("test x.npy --model m.py:score --out out", place)
+    while not (place / "begun").exists():
+        time.sleep(0.05)
+    for _ in range(2):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.005)
+    _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130 and not files(place / "out")
+    assert err.splitlines()[-1].startswith("steincritic: interrupted; ") and err.count("interrupted") == 1
 
 
-def test_an_error_after_the_verdict_does_not_lose_it(run, monkeypatch):
-    def fails(*_, **__):
-        raise RuntimeError("no such font")
-
-    monkeypatch.setattr("steincritic.report.folder.save_report", fails)
-    code, out, err = run("check x.npy --model gm-2d --test ksd --out seen")
-    assert code == 2 and "No evidence against the model" in out and not Path("seen").exists()
-    assert err.startswith("steincritic: the result stands (p = ") and "no such font" in err
+LINES = {  # a command that writes, and how many files it leaves
+    "check": ("check x.npy --model gm-2d --test split --draws 99 --out out", 4),
+    "witness": ("witness long.csv --critic critic --model models.py:normal --chunk 500 --out out/w.csv", 1),
+    "watch": ("watch long.csv --model gm-2d --batch 100 --state out/state", 1),
+}
+ENDS = {"SIGTERM": 143, "SIGKILL": -9}
 
 
-def test_files_in_settings_are_relative_to_them(place):
-    (place / "below").mkdir()
-    (place / "below/s.toml").write_text('data = "../x.npy"\nmodel = "m.py:q"\nout = "seen"\nseed = 3\n')
-    made = parsed("check", check.Check, ["--config", "below/s.toml"])
-    assert (str(made.data), made.model, str(made.out)) == ("below/../x.npy", "below/m.py:q", "below/seen")
-    for model, seen in {
-        "gm-2d": "gm-2d",
-        "package.module:q": "package.module:q",
-        "energy.safetensors": "below/energy.safetensors",
-        "rbm:energy": "rbm:below/energy",
-        "package.rbm:q": "package.rbm:q",
-        "/abs/m.py:q": "/abs/m.py:q",
-    }.items():
-        (place / "below/s.toml").write_text(f'model = "{model}"\n')
-        assert parsed("check", check.Check, ["x.npy", "--config", "below/s.toml"]).model == seen
-
-
-def test_a_record_is_replaced_only_on_request(run):
-    line = "reproduce gm-1d --tiny --device cpu --out record"
-    assert run(line)[0] == 0
-    code, _, err = run(line)
-    assert code == 2 and "record.json is there already" in err and "--overwrite" in err
-    assert run(f"{line} --overwrite")[0] == 0
-
-
-def test_the_list_of_studies_says_how_long_they_take(run):
-    code, out, err = run("reproduce list")
-    assert code == 0 and err == "" and "20 minutes on two cores" in out
-    Reproduce(name="list").check()
-
-
-def test_a_full_run_says_beforehand_how_long_it_takes(run, monkeypatch):
-    from steincritic_studies.study import Study
-
-    def refuses(*_, **__):
-        raise InputError("enough")
-
-    monkeypatch.setattr(Study, "reproduce", refuses)
-    err = run("reproduce gm-2d --out record")[2]
-    assert err.splitlines() == [
-        "steincritic: gm-2d takes 4 seconds on an H200, 20 minutes on two cores",
-        "steincritic: enough",
-    ]
-
-
-def test_a_folder_that_holds_something_stays():
-    with pytest.raises(ZeroDivisionError), alone_in(Path("deep/down")):
-        Path("deep/note").write_text("kept")
-        raise ZeroDivisionError
-    assert Path("deep/note").exists() and not Path("deep/down").exists()
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("name", LINES)
+def test_a_kill_leaves_no_half_of_a_file_and_a_rerun_works(run, place, name, end):
+    """At a time between the first import and the end of a quiet machine, the same in each run."""
+    x = sc.data.problem("gm-2d").model.sample(3000, seed=2)
+    np.savetxt("long.csv", x.numpy(), delimiter=",")
+    line, count = LINES[name]
+    process = started(line, place)
+    time.sleep(random.Random(f"{name} {end}").uniform(1.0, 6.0))
+    process.send_signal(getattr(signal, end))
+    _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode in (0, 1, ENDS[end], -getattr(signal, end)), err
+    if process.returncode == ENDS[end] > 0:
+        told = [text for text in err.splitlines() if text.startswith("steincritic: interrupted; ")]
+        assert len(told) == 1 and "Traceback" not in err
+    for file in place.rglob("out/*.json"):
+        json.loads(file.read_text())
+    code, _, err = run(f"{line} --overwrite" if name == "check" else line)
+    assert code in (0, 1), err
+    left = files(place / "out")
+    assert len([file for file in left if "/." not in f"/{file}"]) >= count
+    assert not any("unfinished" in file for file in left)

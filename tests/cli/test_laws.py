@@ -1,71 +1,59 @@
-"""What holds for every command: quick help, mistakes in one line, one JSON object, silence, settings."""
+"""What holds for every command: quick help, mistakes in one line, one object as the schema says, silence."""
 
 import json
 import os
 import subprocess
 import sys
-from importlib import import_module
+from copy import deepcopy
+from importlib.resources import files
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 import steincritic as sc
-from steincritic.cli import COMMANDS
+from processes import environment
+from steincritic.cli import COMMANDS, command
+from steincritic.cli.guard import SCHEMA_VERSION
 from steincritic.cli.options import check_data
-from steincritic.cli.parsing import options_of, parsed
-from steincritic.learning import FOR_PERCEPTRONS, Learning
+from steincritic.cli.parse import options_of, parsed
 
 HEAVY = ("torch", "numpy", "matplotlib", "scipy", "rich", "jinja2")
-# One good call of each command, quick.
-QUICK = "--steps 4 --batch-size 20 --log-every 2 --hidden 4 --critic-steps 1 --pictures 1 --overwrite"
-CALLS = {
+CALLS = {  # one good call of each command, quick
     "check": "check x.npy --model gm-2d --test ksd",
     "test": "test x.npy --model gm-2d --test ksd",
     "doctor": "doctor --model gm-2d --n 500",
-    "compare": "compare x.npy --model gm-2d --model models.py:far --test ksd",
+    "compare": "compare x.npy --model gm-2d --model prints.py:far --test ksd",
     "watch": "watch x.csv --model gm-2d --batch 20",
-    "witness": "witness x.npy --critic critic --model gm-2d",
-    "fit-energy": f"fit-energy x.npy --device cpu --out energy {QUICK}",
+    "witness": "witness x.npy --critic critic --model models.py:normal",
     "demo": "demo --n 20 --test ksd --out shown",
-    "reproduce": "reproduce gm-1d --tiny --device cpu --out record",
 }
-MODELS = """
-from steincritic.models import GaussianMixture
-
-print("loaded")
-far = GaussianMixture([[9.0, 0.0]])
-"""
-LIGHT = [name for name in COMMANDS if name != "reproduce"]  # it lists its experiments, which import torch
-WITH_JSON = [name for name in LIGHT if name != "watch"]  # which prints one object per batch
+MORE = {  # objects of other shapes
+    "check, rejected": "check ids.csv --model models.py:far --draws 39 --id-column who --out report",
+    "check, few points": "check few.npy --model gm-2d --test ksd",
+    "check, tolerance": "check x.npy --model models.py:far --tolerance 0.05",
+    "check, target": "check x.csv --model models.py:given --target b --draws 39",
+    "doctor, data": "doctor --model gm-2d --n 500 --data x.npy",
+    "compare, no test": "compare x.npy --model gm-2d --model models.py:far --test none",
+    "witness, ids": "witness ids.csv --critic critic --model models.py:normal --id-column who",
+    "error": "check nowhere.npy --model gm-2d",
+}
 NO_FILE = {
     name: line.replace("x.npy", "nowhere.npy").replace("x.csv", "nowhere.csv")
     for name, line in CALLS.items()
-    if "x.npy" in line or "x.csv" in line
+    if " x." in line
 } | {"doctor": "doctor --model gm-2d --data nowhere.npy"}
-
-
-def command(name):
-    module, _, kind = COMMANDS[name][0].partition(":")
-    return getattr(import_module(f"steincritic.cli.{module}"), kind)
-
-
-@pytest.fixture(scope="module")
-def critic():
-    q = sc.data.problem("gm-2d").model
-    return sc.fit_critic(q, q.sample(60, seed=1), training=sc.Training(epochs=2), seed=0, callbacks=())
+TABLES = [*NO_FILE]
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path, monkeypatch, critic):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    x = sc.data.problem("gm-2d").model.sample(60, seed=1).numpy()
-    np.save("x.npy", x)
-    np.savetxt("x.csv", x, delimiter=",", header="a,b", comments="")
-    critic.save("critic")
-    Path("models.py").write_text(MODELS)
-    return tmp_path
+def more_files(place):
+    rows = "".join(
+        f"{line},person {k}\n" for k, line in enumerate(Path("x.csv").read_text().split("\n")[1:-1])
+    )
+    Path("ids.csv").write_text(f"a,b,who\n{rows}")
+    Path("prints.py").write_text("print('loaded')\nfrom models import far\n")
 
 
 # Without torch.
@@ -87,12 +75,11 @@ print(json.dumps(answers))
 """
 
 
-def fresh(lines):
+def fresh(lines, *flags):
     """Code, standard output, standard error and heavy modules after each line, in one new process."""
-    source = str(Path(sc.__file__).parents[1])
     done = subprocess.run(
-        [sys.executable, "-c", f"HEAVY = {HEAVY!r}\n{SCRIPT}", json.dumps(lines)],
-        env=os.environ | {"PYTHONPATH": source},
+        [sys.executable, *flags, "-c", f"HEAVY = {HEAVY!r}\n{SCRIPT}", json.dumps(lines)],
+        env=environment("."),
         capture_output=True,
         text=True,
         timeout=60,
@@ -108,34 +95,30 @@ def test_the_overview_names_every_command_and_the_version_is_told():
     assert version == [0, f"steincritic {sc.__version__}\n", "", []]
 
 
-@pytest.mark.parametrize("name", LIGHT)
-def test_help_and_plain_mistakes_need_no_torch(name, place):
-    Path("bad.toml").write_text("level = [")
-    call = CALLS[name]
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_and_plain_mistakes_need_no_torch(name):
+    call, options = CALLS[name], options_of(command(name))
     lines = {
         f"{call} --no-such-option 3": "no option --no-such-option",
         f"{call} --quite": "did you mean --quiet?",
+        f"{call} --dry-run": "--dry-run is gone: ",
         f"{call} --config nowhere.toml": "no such settings file: nowhere.toml",
-        f"{call} --config bad.toml": "bad.toml is no TOML file",
         f"{call} more.npy": "one argument too many",
     }
-    options = {option.name for option in options_of(command(name))}
-    if "seed" in options:
-        lines[f"{call} --seed half"] = "--seed must be a whole number, got 'half'"
-        lines[f"{call} --seed -1"] = "seed must be a whole number of at least 0, got -1"
-    if "level" in options:
-        lines[f"{call} --level 2"] = "level must lie in (0, 1)"
-    if "draws" in options:
-        lines[f"{call} --draws 0"] = "draws must be a whole number of at least 1"
-    if "image_shape" in options:
-        lines[f"{call} --image-shape 3"] = "image-shape is height x width"
-    if "out" in options:
-        lines[f"{call} --out x.npy/below"] = "cannot write"
+    of_options = {
+        "seed": ("half", "--seed must be a whole number, got 'half'"),
+        "level": ("2", "level must lie in (0, 1)"),
+        "draws": ("0", "draws must be a whole number of at least 1"),
+        "out": ("x.npy/below", "cannot write"),
+    }
+    for option in options:
+        if option.name in of_options:
+            value, words = of_options[option.name]
+            lines[f"{call} {option.flag} {value}"] = words
+        if option.required:
+            lines[_without(call, option)] = f"{option.flag} is missing"
     if name in NO_FILE:
         lines[NO_FILE[name]] = "no such data file: nowhere"
-    for option in options_of(command(name)):
-        if option.required:
-            lines[_without(call, option)] = f"{option.shown} is missing"
     help_text, *answers = fresh([f"{name} --help", *lines])
     assert help_text[0] == 0 and help_text[2:] == ["", []] and f"usage: steincritic {name}" in help_text[1]
     for (line, words), (code, out, err, loaded) in zip(lines.items(), answers, strict=True):
@@ -147,62 +130,61 @@ def _without(call, option):
     words = call.split()
     if option.positional:
         return " ".join([words[0], *words[2:]])
-    while option.shown in words:
-        k = words.index(option.shown)
+    while option.flag in words:
+        k = words.index(option.flag)
         del words[k : k + 2]
     return " ".join(words)
 
 
-def test_what_stands_in_the_way_needs_no_torch(place):
+def test_the_help_needs_neither_docstrings_nor_a_terminal_of_any_width(run, monkeypatch):
+    for name in COMMANDS:
+        for columns in ("5", "80", "300"):
+            monkeypatch.setenv("COLUMNS", columns)
+            basic, advanced = run(f"{name} --help")[1].split("\nadvanced options:\n")
+            basic = basic.split("\noptions:\n")[1]
+            for option in options_of(command(name)):
+                entries = (advanced if option.advanced else basic).splitlines()
+                assert sum(f"{line} ".startswith(f"  {option.usage} ") for line in entries) == 1, option
+            shown = sum(line[2] != " " for line in basic.splitlines() if line)
+            assert 3 <= shown <= 12 and "  --quiet" in advanced
+    ((code, out, _, _),) = fresh(["check --help"], "-OO")
+    assert code == 0 and "show where the model fails" in out and "(self" not in out
+
+
+def test_a_report_in_the_way_is_kept_and_needs_no_torch(place):
     Path("there").mkdir()
     Path("there/report.html").write_text("old")
-    Path("energy").mkdir()
-    Path("energy/model.safetensors").write_text("old")
-    check, energy, command_name = fresh(
-        [
-            f"{CALLS['check']} --out there",
-            CALLS["fit-energy"].replace("--overwrite", ""),
-            "chekc x.npy --model gm-2d",
-        ]
-    )
-    assert check[0] == 2 and "there holds report.html already" in check[2] and check[3] == []
-    assert energy[0] == 2 and "energy holds model.safetensors already" in energy[2] and energy[3] == []
-    assert command_name[0] == 2 and "no command 'chekc'; did you mean check?" in command_name[2]
-
-
-def test_a_mistake_is_an_object_too_where_json_is_asked_for():
-    for line in NO_FILE.values():
-        code, out, err = fresh([f"{line} --json"])[0][:3]
-        assert code == 2 and err.count("\n") == 1
-        message = err.removeprefix("steincritic: ").strip()
-        assert json.loads(out) == {"schema_version": 1, "error": {"type": "InputError", "message": message}}
+    ((code, _, err, loaded),) = fresh([f"{CALLS['check']} --out there"])
+    assert code == 2 and loaded == [] and "there holds report.html already" in err and "--overwrite" in err
 
 
 def test_importing_the_library_imports_nothing_else():
-    source = str(Path(sc.__file__).parents[1])
     script = "import sys, steincritic; print([m for m in sys.argv[1:] if m in sys.modules])"
-    done = subprocess.run(
-        [sys.executable, "-c", script, *HEAVY, "tyro"],
-        env=os.environ | {"PYTHONPATH": source},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == "[]\n"
+    line = [sys.executable, "-c", script, *HEAVY, "argparse"]
+    assert subprocess.check_output(line, env=os.environ | environment("."), text=True) == "[]\n"
 
 
 @pytest.mark.parametrize("name", ["nowhere.npy", "x.parquet", "y.npy", "no/folder/x.npy", "."])
 def test_a_missing_file_is_named_as_the_library_names_it(name):
-    with pytest.raises(sc.InputError) as caught:
+    with pytest.raises(sc.InputError) as by_command_line:
         check_data(Path(name))
-    with pytest.raises(sc.InputError) as own:
+    with pytest.raises(sc.InputError) as by_library:
         sc.data.read_table(name)
-    assert str(caught.value) == str(own.value)
+    assert str(by_command_line.value) == str(by_library.value)
 
 
-# With it.
+def test_names_that_the_command_line_repeats_to_start_quickly_are_those_of_the_library():
+    from steincritic.cli.verdicts import CHECK_FILES
+    from steincritic.gof.choose import TESTS
+    from steincritic.report import folder
 
-TABLES = [name for name in CALLS if "x.npy" in CALLS[name] or "x.csv" in CALLS[name]] + ["doctor"]
+    assert folder.FILES == CHECK_FILES
+    for name in ("check", "compare"):
+        (text,) = (option.text for option in options_of(command(name)) if option.name == "test")
+        assert text.startswith(f"{', '.join(list(TESTS)[:-1])} or {list(TESTS)[-1]}; ")
+
+
+# With torch.
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -219,26 +201,50 @@ def test_every_command_that_reads_a_table_reads_some_of_its_columns_and_rows(run
     assert (
         code == 2 and "in row 3 (line 5, id x)" in err.replace("the first is", "in") and "--drop-nan" in err
     )
-    assert json.loads(out)["error"]["type"] == "InputError"
     code, out, err = run(f"{chosen} --drop-nan --json")
     told = json.loads(out.splitlines()[-1])
-    assert code in (0, 1) and told["dropped"] == 1 and told["command"] == name and told["schema_version"] == 1
-    same = run(f"{call} --columns a,b --drop-nan --json")[1].splitlines()[-1]
-    unlike = ("seconds", "seconds_expected", "points", "findings", "largest")
-    assert {k: v for k, v in json.loads(same).items() if k not in unlike} == {
+    assert code in (0, 1) and told["dropped"] == 1 and told["command"] == name
+    same = json.loads(run(f"{call} --columns a,b --drop-nan --json")[1].splitlines()[-1])
+    unlike = ("seconds", "points", "findings", "largest")
+    assert {k: v for k, v in same.items() if k not in unlike} == {
         k: v for k, v in told.items() if k not in unlike
     }
     assert "did you mean color?" in run(f"{call} --exclude colour")[2]
 
 
-@pytest.mark.parametrize("name", WITH_JSON)
-def test_json_is_one_object_and_nothing_else(run, name):
-    """compare loads a model that prints: that goes to standard error."""
-    code, out, err = run(f"{CALLS[name]} --json")
-    assert code in (0, 1) and out.count("\n") == 1 and err == ("loaded\n" if name == "compare" else "")
-    told = json.loads(out)
-    assert told["schema_version"] == 1 and told["command"] == name and told["seconds"] > 0
-    assert set(told["versions"]) == {"steincritic", "torch", "python"}
+def closed(schema):
+    """Nothing beside what is named, at the top and in the objects that are written in one piece."""
+    made = deepcopy(schema) | {"unevaluatedProperties": False}
+    for name in ("error", "caveat", "tolerance", "finding_about_the_model", "seen", "region"):
+        made["$defs"][name]["additionalProperties"] = False
+    for name in ("points", "missing"):
+        made["$defs"]["checked"]["properties"][name]["additionalProperties"] = False
+    return made
+
+
+@pytest.mark.parametrize("name", CALLS | MORE)
+def test_json_is_one_object_as_the_schema_says_and_nothing_else(run, name):
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = json.loads((files("steincritic") / f"schema/output-{SCHEMA_VERSION}.json").read_text("utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert schema["$defs"]["answer"]["properties"]["command"]["enum"] == list(COMMANDS)
+    validator = jsonschema.Draft202012Validator(closed(schema))
+    code, out, err = run(f"{(CALLS | MORE)[name]} --json")
+    assert code == 2 if name == "error" else code in (0, 1), err
+    assert out.count("\n") == 1 or name == "watch"  # one object per batch
+    for told in map(json.loads, out.splitlines()):
+        validator.validate(told)
+        assert ("error" in told) == (name == "error")
+        if name != "error":  # compare loads a model that prints: that goes to standard error
+            assert err == ("loaded\n" if name == "compare" else "")
+            assert told["command"] == name.partition(",")[0] and told["seconds"] > 0
+            assert set(told["versions"]) == {"steincritic", "torch", "python"}
+        if "rejected" in told:
+            broken = told | {"pvalue": "small"}
+            broken.pop("rejected")
+            assert list(validator.iter_errors(broken))
+    for file in (Path(f) for f in told.get("files", ()) if f.endswith("result.json")):
+        validator.validate(json.loads(file.read_text()))
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -250,7 +256,10 @@ def test_quiet_prints_nothing_and_the_exit_code_is_the_same(run, name):
 def test_quiet_keeps_the_object_and_the_errors(run):
     code, out, err = run(f"{CALLS['compare']} --quiet --json")
     assert code == 0 and json.loads(out)["command"] == "compare" and err == ""
-    assert run(f"{NO_FILE['compare']} --quiet")[2] == "steincritic: no such data file: nowhere.npy\n"
+    assert run(f"{NO_FILE['compare']} --quiet")[2].startswith("steincritic: no such data file: nowhere.npy")
+
+
+# Settings.
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -260,6 +269,8 @@ def test_a_settings_file_sets_an_option_and_the_command_line_wins(name):
     made = parsed(name, command(name), [*arguments, "--config", "s.toml", "--no-traceback"])
     assert made.quiet and not made.traceback
     options = {option.name for option in options_of(command(name))}
+    assert {"quiet", "config", "traceback"} <= options
+    assert not options & {"method", "methods", "B", "random_state", "alpha"}  # names as Python has them
     number = next(n for n in ("level", "chunk", "seed") if n in options)
     Path("s.toml").write_text(f"{number} = 7\n")
     arguments += ["--config=s.toml"]
@@ -268,53 +279,51 @@ def test_a_settings_file_sets_an_option_and_the_command_line_wins(name):
 
 
 def test_positional_and_repeated_options_may_come_from_the_file_too(run):
-    settings = ('data = "x.npy"', 'model = ["gm-2d", "models.py:far"]', 'test = "none"', "json = true")
+    settings = ('data = "x.npy"', 'model = ["gm-2d", "models.py:far"]', 'test = "none"', "drop-nan = true")
     Path("s.toml").write_text("\n".join(settings))
-    assert json.loads(run("compare --config s.toml")[1])["models"] == ["gm-2d", "models.py:far"]
-    line = "compare x.npy --config s.toml --model models.py:far --model gm-2d"
+    assert json.loads(run("compare --config s.toml --json")[1])["models"] == ["gm-2d", "models.py:far"]
+    line = "compare x.npy --config s.toml --model models.py:far --model gm-2d --json"
     assert json.loads(run(line)[1])["models"] == ["models.py:far", "gm-2d"]
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_options_have_the_names_that_python_has(name):
-    options = {option.name for option in options_of(command(name))}
-    assert {"quiet", "config", "traceback"} <= options
-    assert not options & {"method", "methods", "B", "random_state", "alpha"}
+def test_files_in_settings_are_relative_to_them(place):
+    (place / "below").mkdir()
+    (place / "below/s.toml").write_text('data = "../x.npy"\nmodel = "m.py:q"\nout = "seen"\nseed = 3\n')
+    made = parsed("check", command("check"), ["--config", "below/s.toml"])
+    assert (str(made.data), made.model, str(made.out)) == ("below/../x.npy", "below/m.py:q", "below/seen")
+    for model in ("gm-2d", "package.module:q", "/abs/m.py:q"):
+        (place / "below/s.toml").write_text(f'model = "{model}"\n')
+        assert parsed("check", command("check"), ["x.npy", "--config", "below/s.toml"]).model == model
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-@pytest.mark.parametrize("columns", ["5", "80", "300"])
-def test_the_help_shows_few_options_first_and_the_advanced_ones_apart(name, columns, run, monkeypatch):
-    monkeypatch.setenv("COLUMNS", columns)
-    basic, advanced = run(f"{name} --help")[1].split("\nadvanced options:\n")
-    basic = basic.split("\noptions:\n")[1]
-    for option in options_of(command(name)):
-        entry = f"  {option.usage}"
-        lines = [line for line in f"{basic}\n{advanced}".splitlines() if f"{line} ".startswith(f"{entry} ")]
-        assert len(lines) == 1 and lines[0] in (advanced if option.advanced else basic), option
-    assert 3 <= sum(line[2] != " " for line in basic.splitlines() if line) <= 11 and "  --quiet" in advanced
+# JUnit, as the schema of Jenkins has it.
+
+ATTRIBUTES = {
+    "testsuite": {"name", "tests", "failures", "errors", "skipped", "time", "timestamp", "hostname"},
+    "property": {"name", "value"},
+    "testcase": {"classname", "name", "time"},
+    "failure": {"message", "type"},
+}
 
 
-def test_the_defaults_that_the_help_of_fit_energy_names_are_those_of_the_library(run):
-    text = " ".join(run("fit-energy --help")[1].replace("│", " ").split())
-    usual = Learning()
-    for name in ("steps", "learning_rate", "critic_learning_rate", "weight_decay"):
-        mlp, rbm = getattr(FOR_PERCEPTRONS, name), getattr(usual, name)
-        assert f"by default {mlp:g} (mlp) or {rbm:g} (rbm)" in text, name
-    for name, value in {
-        "critic_steps": f"model; by default {usual.critic_steps}.",
-        "batch_size": f"per step; by default {usual.batch_size}.",
-        "held_out": f"measured on; by default {usual.held_out}.",
-        "log_every": f"checkpoints; by default {usual.log_every}.",
-    }.items():
-        assert value in text, name
-        assert getattr(FOR_PERCEPTRONS, name) == getattr(usual, name)
+@pytest.mark.parametrize(("model", "fails"), [("gm-2d", 0), ("models.py:far", 1)])
+def test_the_verdict_is_a_case_of_junit(model, fails, run):
+    code, out, _ = run(f"check x.npy --model {model} --test ksd --junit ci/junit.xml")
+    assert code == fails and "ci/junit.xml" in out
+    suite = ElementTree.parse("ci/junit.xml").getroot()
+    assert all(set(node.attrib) == ATTRIBUTES.get(node.tag, set()) for node in suite.iter())
+    assert [node.tag for node in suite] == ["properties", "testcase", "system-out", "system-err"]
+    assert (suite.get("tests"), suite.get("failures")) == ("1", str(fails))
+    case = suite.find("testcase")
+    assert case.get("name") == f"x.npy against {model}" and case.get("classname") == "steincritic.check"
+    failure = case.find("failure")
+    assert (failure is not None) == bool(fails)
+    if fails:
+        assert failure.get("message").startswith("The data do not look like draws from the model")
+        assert failure.text.count("\n") > 3 and failure.text == suite.findtext("system-out")
 
 
-def test_names_that_the_command_line_repeats_to_start_quickly_are_those_of_the_library():
-    from steincritic.cli import check, tested
-    from steincritic.gof import choose
-    from steincritic.report import folder
-
-    assert tested.TESTS == tuple(choose.TESTS)
-    assert check.CHECK_FILES == folder.FILES
+def test_a_file_of_numbers_alone_is_read_too(run):
+    np.savez("x.npz", np.load("x.npy"))
+    told = [json.loads(run(f"test {name} --model gm-2d --test ksd --json")[1]) for name in ("x.npy", "x.npz")]
+    assert told[0]["pvalue"] == told[1]["pvalue"]

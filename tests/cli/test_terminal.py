@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 from rich.cells import cell_len
 
-import steincritic
+import processes
+from processes import files
 from steincritic.models import GaussianMixture
 
 WIDTH = 80
@@ -70,14 +71,8 @@ def rejected(place):
 
 
 def environment(**changes):
-    kept = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES", "NO_COLOR")}
-    return kept | {
-        "PYTHONPATH": str(Path(steincritic.__file__).parents[1]),
-        "OMP_NUM_THREADS": "1",
-        "TERM": "xterm-256color",
-        "XDG_CACHE_HOME": str(Path.cwd() / "cache"),
-        **changes,
-    }
+    kept = processes.environment(Path.cwd(), TERM="xterm-256color", **changes)
+    return {k: v for k, v in kept.items() if k in changes or k not in ("COLUMNS", "LINES", "NO_COLOR")}
 
 
 def terminal(line, *, until="", keys=b"", pause=0.0, width=WIDTH, **changes):
@@ -117,21 +112,6 @@ def _read(end_of_terminal, end):
         return b""
 
 
-def piped(line, **changes):
-    return subprocess.run(
-        [sys.executable, "-m", "steincritic.cli", *line.split()],
-        env=environment(**changes),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-
-
-def files(folder):
-    return sorted(path.name for path in folder.rglob("*") if path.is_file())
-
-
 def test_a_terminal_shows_progress_and_wipes_it_away(rejected):
     assert "training critics of both halves" in rejected.text and "/60 epochs" in rejected.text
     before, after = rejected.raw.split("╭", 1)
@@ -151,15 +131,13 @@ def test_a_terminal_shows_the_verdict_in_its_width_and_in_color(rejected, place)
         assert f"seen/{name}" in rejected.text
 
 
-def test_a_pipe_shows_neither_progress_nor_color_and_says_the_same(rejected):
-    done = piped(f"check wrong.npy {KSD}")
-    said = [line for line in done.stderr.splitlines() if not line.startswith("steincritic: about ")]
-    assert done.returncode == 1 and not said  # but how long it takes, on a slow machine
-    assert "\x1b" not in done.stdout and "epochs" not in done.stdout and "\r" not in done.stdout
-    assert "│" not in done.stdout and "For the report pass --out DIR." in done.stdout
+def test_a_pipe_shows_neither_progress_nor_color_and_says_the_same(rejected, run):
+    code, out, err = run(f"check wrong.npy {KSD}")
+    assert code == 1 and err == "" and "For the report pass --out DIR." in out
+    assert not {"\x1b", "\r", "│"} & set(out) and "epochs" not in out
     panel = rejected.text[rejected.text.index("╭") : rejected.text.index("Files:")]
     words = re.sub(r"[─-╿]", " ", panel).split()
-    assert done.stdout.split()[: len(words)] == words
+    assert out.split()[: len(words)] == words
 
 
 def test_a_narrow_terminal_without_color(place):
@@ -181,7 +159,7 @@ def test_standard_output_of_json_stays_pure_where_progress_is_shown():
     ours, theirs = pty.openpty()
     with open("result.json", "wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "steincritic.cli", *f"check good.npy {KSD} --json".split()],
+            [sys.executable, "-m", "steincritic", *f"check good.npy {KSD} --json".split()],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=theirs,
@@ -197,18 +175,14 @@ def test_standard_output_of_json_stays_pure_where_progress_is_shown():
     assert json.loads(Path("result.json").read_text())["rejected"] is False
 
 
-def test_ctrl_c_ends_with_one_line_and_leaves_no_half_of_a_file(place):
-    shown = terminal("demo --n 300 --out stopped", until="null sets", keys=b"\x03", pause=0.5)
-    assert shown.code == 130
+@pytest.mark.parametrize(
+    ("line", "until"),
+    [("demo --n 300 --out stopped", "null sets"), (f"check long.npy {KSD} --out stopped", "epochs")],
+)
+def test_ctrl_c_ends_with_one_line_and_leaves_no_half_of_a_file(place, line, until):
+    shown = terminal(line, until=until, keys=b"\x03", pause=0.2)
+    assert shown.code == 130 and not (place / "stopped").exists()
     assert shown.text.count("steincritic: interrupted") == 1 and "Traceback" not in shown.text
-    assert not (place / "stopped").exists()
     assert not any(name.startswith(".") for name in files(place / "cache"))  # as unfinished files are named
-    assert shown.raw.count("\x1b[?25l") == shown.raw.count("\x1b[?25h") > 0
-    assert "steincritic: interrupted; no result was written; null runs that are in the cache" in shown.text
-
-
-def test_ctrl_c_during_training_gives_the_terminal_back(place):
-    shown = terminal(f"check long.npy {KSD} --out broken", until="epochs", keys=b"\x03")
-    assert shown.code == 130 and not (place / "broken").exists()
     assert shown.raw.count("\x1b[?25l") == shown.raw.count("\x1b[?25h") > 0
     assert "steincritic: interrupted; no result was written; null runs that are in the cache" in shown.text

@@ -8,44 +8,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 import steincritic as sc
-from steincritic.cli.witness import Found, Summary
-from steincritic.data import Rows, Table
-from steincritic.files import csv_text, read_tensors, write_tensors
-from steincritic.models import GaussianMixture
+from steincritic.diagnosis.witness import Summary
 
-Q = GaussianMixture([[0.0, 0.0]])
-X = (Q.sample(230, seed=1) + 0.5).numpy()
-MODELS = """
-import torch
-from steincritic.models import GaussianMixture
-
-normal = GaussianMixture([[0.0, 0.0]])
-three = GaussianMixture([[0.0, 0.0, 0.0]])
-moved = GaussianMixture([[0.1, 0.0]])
-scores = (normal.score, None)
-edge = (lambda x: torch.where(x > 2.9, torch.nan, -x), None)
-"""
+X = (sc.models.GaussianMixture([[0.0, 0.0]]).sample(230, seed=1) + 0.5).numpy()
 CRITIC = "--critic critic --model models.py:normal"
 
 
-@pytest.fixture(scope="module")
-def critic():
-    return sc.fit_critic(Q, X, training=sc.Training(epochs=3), seed=0, callbacks=())
-
-
 @pytest.fixture(autouse=True)
-def place(tmp_path, monkeypatch, critic):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "100")
-    Path("models.py").write_text(MODELS)
-    critic.save("critic")
+def more_data(place):
     np.save("x.npy", X)
     np.savez("x.npz", X)
     np.savetxt("x.csv", X, delimiter=",", fmt="%.17g", header="a,b", comments="")
-    return tmp_path
 
 
 def rows_of(path):
@@ -110,44 +85,6 @@ def test_rows_with_gaps_stop_the_run_or_are_left_out_with_their_numbers_kept(run
     assert 150 not in rows and rows[-1] == 229
 
 
-BAD = {
-    f"witness nowhere.npy {CRITIC}": "no such data file: nowhere.npy",
-    "witness x.npy --critic nowhere --model models.py:normal": "no such file: nowhere",
-    "witness x.npy --critic x.csv --model models.py:normal": "x.csv is not a steincritic file or is damaged",
-    "witness x.npy --critic other --model models.py:normal": "it is one of kind 'else'",
-    "witness x.npy --critic doctored --model models.py:normal": "doctored is damaged",
-    "witness x.npy --critic cut --model models.py:normal": "cut is not a steincritic file or is damaged",
-    "witness x.npy --critic critic --model models.py:three": "a critic of another model than GaussianMixture",
-    "witness x.npy --critic critic --model models.py:moved": "their scores differ at 16 of 16 points",
-    "witness three.npy --critic critic --model models.py:normal": "data have 3 columns but the model has 2",
-    "witness far.npy --critic critic --model models.py:edge": "the model's score is not finite in row 9000",
-    f"witness x.npy {CRITIC} --chunk 0": "chunk must be a whole number of at least 1",
-    f"witness x.npy {CRITIC} --out x.npy": "--out x.npy is the data",
-    f"witness x.npy {CRITIC} --out ./critic": "--out critic is the critic",
-    f"witness x.npy {CRITIC} --out models.py": "--out models.py is the model",
-    "witness x.npy --critic critic --model rbm:machine --out machine": "--out machine is the model",
-    "witness x.npy --critic critic --model m.safetensors --out m.safetensors": "is the model",
-    f"witness x.npy {CRITIC} --out x.csv/w.csv": "cannot write x.csv/w.csv",
-    f"witness nan.npy {CRITIC} --drop-nan": "no row of nan.npy is free of NaN",
-}
-
-
-@pytest.mark.parametrize("line", BAD)
-def test_what_is_the_users_to_mend_is_one_line_and_exit_code_2(run, line):
-    tensors, about = read_tensors(Path("critic"), kind="critic")
-    write_tensors(Path("other"), tensors, about, kind="else")
-    write_tensors(Path("doctored"), tensors | {"snapshot/0/w1": torch.zeros(1, 5, 128)}, about, kind="critic")
-    Path("cut").write_bytes(Path("critic").read_bytes()[:-100])
-    np.save("three.npy", np.zeros((4, 3)))
-    np.save("nan.npy", np.full((4, 2), np.nan))
-    far = np.zeros((9100, 2))  # more than the rows that are scored together
-    far[9000] = 3.0
-    np.save("far.npy", far)
-    code, out, err = run(line)
-    assert code == 2 and out == "" and err.startswith("steincritic: ") and err.count("\n") == 1
-    assert BAD[line] in err
-
-
 def test_an_interrupt_leaves_the_old_file_and_nothing_else(run, place, monkeypatch):
     Path("w.csv").write_text("old")
 
@@ -160,40 +97,21 @@ def test_an_interrupt_leaves_the_old_file_and_nothing_else(run, place, monkeypat
     assert Path("w.csv").read_text() == "old" and set(place.iterdir()) == before
 
 
-def test_workers_give_the_same_file_in_the_same_order(run, cluster):
-    """The model stands in a file, which workers do not have."""
-    assert run(f"witness x.csv {CRITIC} --chunk 20 --out here.csv")[0] == 0
-    assert run(f"witness x.csv {CRITIC} --chunk 20 --out w.csv --engine dask --address {cluster}")[0] == 0
-    assert Path("w.csv").read_bytes() == Path("here.csv").read_bytes()
-
-
-def found(values, numbers):
-    table = Table(values[:, None], ("a",), Rows(numbers))
-    return Found(table, values, None, ["a"] * len(values))
-
-
 def test_the_moments_of_chunks_are_those_of_the_whole():
     values = np.random.default_rng(0).normal(1e6, 1.0, size=1000)
     summary = Summary()
     for part in np.array_split(np.arange(1000), 7):
-        summary.add(found(values[part], part))
+        summary.add(values[part], {"row": part.tolist(), "witness": values[part].tolist()})
     np.testing.assert_allclose(summary.mean, values.mean(), rtol=1e-12)  # rounding
-    wanted = values.std(ddof=1) / 1000**0.5
-    np.testing.assert_allclose(summary.standard_error, wanted, rtol=1e-8)  # 1e6 spends six of 16 digits
-    assert [one["row"] for one in summary.largest] == np.argsort(-values)[:10].tolist()
+    error = values.std(ddof=1) / 1000**0.5
+    np.testing.assert_allclose(summary.standard_error, error, rtol=1e-8)  # 1e6 spends six of 16 digits
+    assert [row["row"] for row in summary.largest] == np.argsort(-values)[:10].tolist()
 
 
 def test_a_single_row_has_no_standard_error(run):
     np.save("one.npy", X[:1])
     assert json.loads(run(f"witness one.npy {CRITIC} --json")[1])["standard_error"] is None
     assert "standard error none" in run(f"witness one.npy {CRITIC}")[1]
-
-
-def test_written_values_keep_all_digits_of_float32():
-    values = np.float32(np.random.default_rng(0).normal(size=500) * 10.0 ** np.arange(-25, 25).repeat(10))
-    text = csv_text(found(values, np.arange(500)).cells(), header=False)
-    read = np.array([line.split(",")[1] for line in text.splitlines()], dtype=np.float32)
-    np.testing.assert_array_equal(read, values)
 
 
 def test_rows_are_ranked_among_draws_of_the_model_and_the_columns_that_contribute_are_named(run):

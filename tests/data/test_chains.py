@@ -1,7 +1,5 @@
 """Draws as samplers leave them: every form gives the same chains."""
 
-import json
-import zipfile
 from types import SimpleNamespace
 
 import numpy as np
@@ -88,7 +86,7 @@ class PyStan:
         return np.moveaxis(flat(BY_CHAIN[name]), 0, -1)
 
 
-def posteriordb(first=1):
+def mappings(first=1):
     return [
         {"mu": MU[c].tolist(), "tau": TAU[c].tolist()}
         | {f"theta[{k + first}]": THETA[c, :, k].tolist() for k in range(2)}
@@ -96,14 +94,24 @@ def posteriordb(first=1):
     ]
 
 
-def saved(path, *, zipped):
-    text = json.dumps(posteriordb())
-    if zipped:
-        with zipfile.ZipFile(path / "draws.json.zip", "w") as archive:
-            archive.writestr("draws.json", text)
-        return path / "draws.json.zip"
-    (path / "draws.json").write_text(text)
-    return str(path / "draws.json")
+def columns():
+    theta = flat(THETA)
+    return {"mu": flat(MU), "tau": flat(TAU), "theta[0]": theta[:, 0], "theta[1]": theta[:, 1]}
+
+
+def frame(path):
+    pandas = pytest.importorskip("pandas")
+    return pandas.DataFrame({"chain": np.arange(CHAINS).repeat(STEPS), **columns()})
+
+
+def csv(path):
+    frame(path).to_csv(path / "x.csv", index=False)
+    return str(path / "x.csv")
+
+
+def npz(path):
+    np.savez(path / "x.npz", **BY_CHAIN)
+    return path / "x.npz"
 
 
 FORMS = {
@@ -113,10 +121,12 @@ FORMS = {
     "az.extract": lambda path: extracted(),
     "CmdStanPy": lambda path: CmdStan(),
     "PyStan": lambda path: PyStan(),
-    "posteriordb": lambda path: posteriordb(),
-    "posteriordb from 0": lambda path: posteriordb(0),
-    "its file": lambda path: saved(path, zipped=False),
-    "its zipped file": lambda path: saved(path, zipped=True),
+    "mappings": lambda path: mappings(),
+    "mappings from 0": lambda path: mappings(0),
+    "a sampler": lambda path: SimpleNamespace(get_samples=lambda group_by_chain: BY_CHAIN),
+    "a frame": frame,
+    "csv": csv,
+    "npz": npz,
 }
 
 
@@ -142,7 +152,7 @@ def test_arrays_are_taken_as_they_are_and_uneven_chains_are_cut():
     read = read_chains(model, [WANTED[0], WANTED[1, :15], WANTED[2]])
     torch.testing.assert_close(read.x, WANTED[:, :15])
     assert "cut to the shortest, 15" in read.notes[1]
-    short = posteriordb()
+    short = mappings()
     short[1] = {name: values[:12] for name, values in short[1].items()}
     assert read_chains(model, short).x.shape == (3, 12, 4)
 
@@ -160,11 +170,8 @@ def test_names_decide_the_order_and_the_rest_is_told():
 
 def test_divergent_draws_are_counted_by_chain():
     stats = SimpleNamespace(data_vars={"diverging": SimpleNamespace(values=np.eye(CHAINS, STEPS))})
-    assert read_chains(Named(), SimpleNamespace(posterior=dataset(), sample_stats=stats)).divergences == (
-        1,
-        1,
-        1,
-    )
+    read = read_chains(Named(), SimpleNamespace(posterior=dataset(), sample_stats=stats))
+    assert read.divergences == (1, 1, 1)
 
 
 def broken(chain, draw):
@@ -176,6 +183,11 @@ def broken(chain, draw):
 @pytest.mark.parametrize(
     ("draws", "options", "message"),
     [
+        (
+            {name: np.swapaxes(values, 0, 1) for name, values in BY_CHAIN.items()},
+            {},
+            r"mu has 3 numbers per draw, .*: are these swapped\?",
+        ),
         ({"mu": MU, "theta": THETA}, {}, "draws lack log tau; they have mu, theta"),
         ({"mu": flat(MU), "tau": flat(TAU)[:-1]}, {}, "as many draws as the others"),
         ({"mu": 0.0}, {}, "one row per draw"),
@@ -189,63 +201,21 @@ def test_bad_draws_are_refused_in_a_line(draws, options, message):
     with pytest.raises(InputError, match=message) as error:
         read_chains(Named(), draws, **options)
     assert "\n" not in str(error.value)
-
-
-def test_names_without_a_model_that_knows_them_are_refused():
     with pytest.raises(InputError, match="names no coordinates"):
         read_chains(SimpleNamespace(score=lambda x: -x), BY_CHAIN)
-
-
-def test_a_file_that_is_no_json_is_refused(tmp_path):
-    (tmp_path / "draws.json").write_text("{")
-    with pytest.raises(InputError, match="cannot be read as draws in JSON"):
-        read_chains(Named(), tmp_path / "draws.json")
-
-
-def test_frames_go_by_their_columns():
-    pandas = pytest.importorskip("pandas")
-    columns = {"mu": flat(MU), "tau": flat(TAU), "theta[1]": flat(THETA)[:, 0], "theta[2]": flat(THETA)[:, 1]}
-    read = read_chains(Named(), pandas.DataFrame(columns), chains=CHAINS)
-    torch.testing.assert_close(read.x, WANTED)
-
-
-def test_swapped_chains_and_draws_are_asked_about():
-    turned = {name: np.swapaxes(np.asarray(values), 0, 1) for name, values in BY_CHAIN.items()}
-    with pytest.raises(InputError, match=r"mu has 3 numbers per draw, .*: are these swapped\?"):
-        read_chains(Named(), turned)
-
-
-def columns():
-    flat_theta = flat(THETA)
-    return {"mu": flat(MU), "tau": flat(TAU), "theta[0]": flat_theta[:, 0], "theta[1]": flat_theta[:, 1]}
-
-
-@pytest.mark.parametrize("kind", ["csv", "npz", "sampler"])
-def test_files_with_names_and_samplers_give_the_same_chains(kind, tmp_path):
-    path, held = tmp_path / f"draws.{kind}", columns()
-    if kind == "csv":
-        held["chain"] = np.arange(CHAINS).repeat(STEPS)
-        np.savetxt(path, np.stack(list(held.values()), 1), delimiter=",", header=",".join(held), comments="")
-        read = read_chains(Named(), str(path))
-    elif kind == "npz":
-        np.savez(path, **BY_CHAIN)
-        read = read_chains(Named(), path)
-    else:
-        read = read_chains(Named(), SimpleNamespace(get_samples=lambda group_by_chain: BY_CHAIN))
-    torch.testing.assert_close(read.x, WANTED)
 
 
 def test_a_file_of_chains_is_an_array_of_chains(tmp_path):
     np.save(tmp_path / "x.npy", WANTED.numpy())
     assert torch.equal(read_chains(Named(), tmp_path / "x.npy").x, WANTED)
     (tmp_path / "broken.npz").write_bytes(b"PK")
-    with pytest.raises(InputError, match="cannot be read as draws"):
+    with pytest.raises(InputError, match="cannot be read as npz"):
         read_chains(Named(), tmp_path / "broken.npz")
     with pytest.raises(InputError, match=r"arviz\.from_netcdf"):
         read_chains(Named(), tmp_path / "x.nc")
 
 
-def test_a_column_of_chains_is_no_coordinate():
-    frame = pytest.importorskip("pandas").DataFrame({"chain": np.arange(CHAINS).repeat(STEPS), "a": flat(MU)})
+def test_a_column_of_chains_is_no_coordinate(tmp_path):
     free = SimpleNamespace(score=lambda x: -x)
-    torch.testing.assert_close(read_chains(free, frame).x[..., 0], torch.as_tensor(MU))
+    x = read_chains(free, frame(tmp_path)[["chain", "mu"]]).x
+    torch.testing.assert_close(x[..., 0], torch.as_tensor(MU))

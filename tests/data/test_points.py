@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steincritic.data import Frame, ScoredPoints, sample_points, score_points, scored
-from steincritic.errors import InputError, ModelError
+from steincritic.errors import InputError
 from steincritic.models import GaussianMixture, PairModel
 
 Q = GaussianMixture([[1.0, -2.0], [0.0, 3.0]], [[4.0, 0.25], [1.0, 1.0]])
@@ -31,18 +31,6 @@ def test_split_gives_disjoint_parts_of_the_sizes_asked_for(n, first, seed):
     assert torch.equal(one.score, -one.x)
 
 
-@given(n=st.integers(2, 30), count=st.integers(2, 6))
-def test_folds_partition_the_points_evenly(n, count):
-    count = min(count, n)
-    points, seen, sizes = numbered(n), [], []
-    for rest, fold in points.folds(count, seed=0):
-        assert as_set(rest) | as_set(fold) == as_set(points) and not as_set(rest) & as_set(fold)
-        seen += list(as_set(fold))
-        sizes.append(len(fold))
-    assert sorted(seen) == sorted(as_set(points))
-    assert max(sizes) - min(sizes) <= 1
-
-
 def test_the_seed_alone_decides_the_order():
     points = numbered(20)
     assert torch.equal(points.shuffled(seed=1).x, points.shuffled(seed=1).x)
@@ -59,12 +47,6 @@ def test_rows_are_taken_from_every_set_of_a_bank():
 def test_impossible_splits_are_refused(sizes):
     with pytest.raises(InputError, match="cannot cut 5 points"):
         numbered(5).split(sizes, seed=0)
-
-
-@pytest.mark.parametrize("count", [0, 1, 6])
-def test_impossible_folds_are_refused(count):
-    with pytest.raises(InputError, match="folds"):
-        list(numbered(5).folds(count, seed=0))
 
 
 def test_a_frame_is_a_change_of_variables():
@@ -111,12 +93,24 @@ def test_a_score_on_a_graph_is_cut_from_it():
     assert not score_points(PairModel(lambda x: -weight * x), Q.sample(2)).score.requires_grad
 
 
-def test_an_error_inside_the_model_is_reported_with_its_first_line():
-    def broken(x):
-        raise ZeroDivisionError("first\nsecond")
+def raises(x):
+    raise ZeroDivisionError("first\nsecond")
 
-    with pytest.raises(ModelError, match=r"model.score.*raised ZeroDivisionError: first$"):
-        score_points(PairModel(broken), Q.sample(2))
+
+@pytest.mark.parametrize(
+    ("score", "words"),
+    [
+        (raises, r"model.score.*raised ZeroDivisionError: first$"),
+        (lambda x: x[:, :1], "must return the shape of its argument"),
+        (lambda x: x[:, 0], "must return the shape of its argument"),
+        (lambda x: x / 0 * 0, "the score at x has NaN"),
+        (lambda x: None, "model.score"),
+        (lambda x: x.long(), "model.score"),
+    ],
+)
+def test_what_is_no_score_is_refused_in_one_line(score, words):
+    with pytest.raises(InputError, match=words):
+        scored(PairModel(score), Q.sample(2))
 
 
 def test_draws_follow_the_dtype_of_the_data():

@@ -11,11 +11,6 @@ from steincritic.errors import InputError
 NAMES = {"gm-1d": 1, "gm-2d": 2, "gm-10d": 10, "gm-25d": 25, "gm-50d": 50, "gm-50d-easy": 50}
 
 
-@pytest.mark.parametrize(("name", "dim"), NAMES.items())
-def test_problems_have_their_dimension_and_their_name(name, dim):
-    assert problem(name).dim == problem(name).data.dim == dim
-
-
 @pytest.mark.parametrize("name", ["gm-1d", "gm-2d", "gm-10d"])
 def test_the_gap_is_minus_the_gradient_of_the_log_likelihood_ratio(name):
     pair = problem(name)
@@ -24,9 +19,10 @@ def test_the_gap_is_minus_the_gradient_of_the_log_likelihood_ratio(name):
     torch.testing.assert_close(pair.gap(x.detach()), -gradient, rtol=1e-10, atol=1e-10)  # rounding
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_mean_log_likelihood_ratio_tells_p_from_q(name):
+@pytest.mark.parametrize(("name", "dim"), NAMES.items())
+def test_the_mean_log_likelihood_ratio_tells_p_from_q(name, dim):
     pair = problem(name)  # its means are KL(p|q) > 0 and -KL(q|p) < 0
+    assert pair.dim == pair.data.dim == dim
     assert z_of_mean(pair.log_likelihood_ratio(pair.data.sample(4_000, seed=0))) > Z_MAX
     assert z_of_mean(pair.log_likelihood_ratio(pair.model.sample(4_000, seed=0))) < -Z_MAX
 
@@ -58,7 +54,4 @@ def test_data_print_in_one_short_line():
     assert repr(pair) == "Problem('gm-2d', 2 dimensions)"
     assert repr(pair.model) == "GaussianMixture(2 components in 2 dimensions)"
     assert repr(Frame.identity(1)) == "Frame(1 dimension)"
-    assert (
-        repr(Table(pair.data.sample(3).numpy(), ("a", "b"), Rows(np.arange(3))))
-        == "Table(3 rows of 2 columns)"
-    )
+    assert repr(Table(np.ones((3, 2)), ("a", "b"), Rows(np.arange(3)))) == "Table(3 rows of 2 columns)"

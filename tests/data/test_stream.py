@@ -5,56 +5,99 @@ import os
 import threading
 import time
 import tracemalloc
-from importlib.util import find_spec
 
 import numpy as np
 import pytest
 
 from steincritic.data import Columns, read_chunks, read_table
+from steincritic.data.source import FileSource, first_row
 from steincritic.data.tables import estimated_rows
 from steincritic.data.tail import TailReader
 from steincritic.errors import InputError
 
+pyarrow = pytest.importorskip("pyarrow")
+from pyarrow import parquet  # noqa: E402
+
 X = np.random.default_rng(0).normal(size=(103, 3))
-KINDS = ["x.npy", "x.npz", "fortran.npy", "fortran.npz", "x.csv", "x.parquet"]
+KINDS = ["x.npy", "x.npz", "fortran.npy", "fortran.npz", "x.csv", "x.parquet", "parts"]
+
+
+def write(path, x, names="abc"):
+    columns = {name: x[:, j] for j, name in enumerate(names)}
+    parquet.write_table(pyarrow.table(columns), path, row_group_size=40)
 
 
 @pytest.fixture
 def place(tmp_path):
+    """One table in every form; parts have their columns in any order, and what is no data beside them."""
     np.save(tmp_path / "x.npy", X)
     np.save(tmp_path / "fortran.npy", np.asfortranarray(X))
     np.savez_compressed(tmp_path / "fortran.npz", np.asfortranarray(X))
     np.savez_compressed(tmp_path / "x.npz", X)
     np.savetxt(tmp_path / "x.csv", X, delimiter=",", fmt="%.17g", header="a,b,c", comments="")
-    if find_spec("pyarrow") is not None:
-        import pyarrow
-        from pyarrow import parquet
-
-        columns = dict(zip("abc", X.T, strict=True))
-        parquet.write_table(pyarrow.table(columns), tmp_path / "x.parquet", row_group_size=40)
+    write(tmp_path / "x.parquet", X)
+    (tmp_path / "parts").mkdir()
+    write(tmp_path / "parts/part-0.parquet", X[:40])
+    write(tmp_path / "parts/part-1.parquet", X[40:70, ::-1], "cba")
+    write(tmp_path / "parts/part-2.parquet", X[:0])
+    write(tmp_path / "parts/part-3.parquet", X[70:])
+    (tmp_path / "parts/_metadata.parquet").write_text("no data")
     return tmp_path
-
-
-def skip_without_reader(name):
-    if name.endswith("parquet"):
-        pytest.importorskip("pyarrow")
 
 
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize("rows", [1, 7, 103, 1000])
 def test_the_chunks_are_the_table(place, name, rows):
-    skip_without_reader(name)
     chunks = list(read_chunks(place / name, rows=rows))
     np.testing.assert_array_equal(np.concatenate([chunk.x for chunk in chunks]), X)
     np.testing.assert_array_equal(np.concatenate([chunk.rows.numbers for chunk in chunks]), np.arange(103))
     assert max(len(chunk.x) for chunk in chunks) <= rows
     assert {chunk.columns for chunk in chunks} == {read_table(place / name).columns}
+    blocks = list(FileSource(place / name).blocks(rows))  # all of one size, whatever parts there are
+    assert [len(block) for block in blocks[:-1]] == [rows] * (len(blocks) - 1)
+    np.testing.assert_array_equal(np.concatenate([block.x for block in blocks]), X)
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_the_number_of_rows_is_known_or_guessed(place, name):
-    skip_without_reader(name)
     assert abs(estimated_rows(place / name) - 103) <= 1  # a header counts as a row
+
+
+@pytest.mark.parametrize("rows", [1, 4, 10, 95, 1000])
+def test_rows_left_out_are_counted_once(tmp_path, rows):
+    bad = X[:100].copy()
+    bad[[0, 4]] = bad[95:] = np.nan
+    for part in (0, 1):
+        write(tmp_path / f"part-{part}.parquet", bad[50 * part :][:50])
+    write(tmp_path / "part-2.parquet", bad[95:])
+    blocks = list(FileSource(tmp_path, drop_nan=True).blocks(rows))
+    assert sum(block.dropped for block in blocks) == 12 and sum(map(len, blocks)) == 93
+    assert all(map(len, blocks))
+
+
+def test_a_first_row_is_found_behind_those_left_out_or_told_to_be_missing(tmp_path):
+    bad = np.full((1000, 2), np.nan)
+    np.save(tmp_path / "x.npy", bad)
+    source = FileSource(tmp_path / "x.npy", drop_nan=True)
+    with pytest.raises(InputError, match="no row is left"):
+        first_row(source)
+    bad[700] = 1.0
+    np.save(tmp_path / "x.npy", bad)
+    assert first_row(source).rows.numbers.tolist() == [700]
+
+
+def test_a_part_with_other_columns_or_no_part_is_named(place):
+    write(place / "parts/part-4.parquet", X, "abd")
+    with pytest.raises(InputError, match=r"part-4\.parquet has other columns than part-0\.parquet: give all"):
+        list(read_chunks(place / "parts"))
+    chunks = read_chunks(place / "parts", columns=Columns(keep=["b", "a"]))
+    np.testing.assert_array_equal(np.concatenate([c.x for c in chunks]), np.concatenate([X, X])[:, [1, 0]])
+    (place / "parts/part-9.parquet").write_bytes(b"PAR1 nothing")
+    with pytest.raises(InputError, match=r"cannot be read as parquet: .*part-9\.parquet"):
+        list(read_chunks(place / "parts"))
+    (place / "empty").mkdir()
+    with pytest.raises(InputError, match="is a folder without parquet files"):
+        read_table(place / "empty")
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -106,11 +149,6 @@ def test_an_error_comes_with_the_first_chunk_at_the_latest(place):
 # Growing files.
 
 
-def append(path, text):
-    with path.open("a") as file:
-        file.write(text)
-
-
 def test_a_whole_file_is_taken_in_parts(place):
     reader = TailReader(place / "x.csv")
     parts = [reader.take(40) for _ in range(4)]
@@ -132,7 +170,8 @@ def test_rows_are_waited_for_and_half_lines_are_left_until_they_are_whole(tmp_pa
     def write():
         for text in ("a,", "b\n1,2\n3", ".5,", "4\n5,6\n"):
             time.sleep(0.15)  # longer than the reader sleeps
-            append(path, text)
+            with path.open("a") as file:
+                file.write(text)
 
     writer = threading.Thread(target=write)
     writer.start()
@@ -162,16 +201,11 @@ def test_a_file_that_is_not_the_same_any_more_is_an_error(tmp_path, change, word
         reader.take(1)
 
 
-def test_bad_rows_of_a_growing_file_are_named(tmp_path):
-    path = tmp_path / "x.csv"
-    path.write_text("a,b\n1,2\n3,nan\n")
-    with pytest.raises(InputError, match=r"x\.csv has NaN or infinite values in row 1"):
-        TailReader(path).take(2)
-
-
-def test_bad_rows_of_a_growing_file_are_skipped_and_counted_on_demand(tmp_path):
+def test_bad_rows_of_a_growing_file_are_named_or_skipped_and_counted(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text("a,who,b\n1,u,2\n3,v,\n,w,5\n6,x,7\n8,y,9\n")
+    with pytest.raises(InputError, match=r"x\.csv has NaN or infinite values in row 1"):
+        TailReader(path, columns=Columns(exclude=("who",))).take(2)
     reader = TailReader(path, drop_nan=True, columns=Columns(exclude=("who",)))
     first, second = reader.take(2), reader.take(9)
     np.testing.assert_array_equal(first.x, [[1, 2], [6, 7]])

@@ -136,12 +136,11 @@ def test_a_stream_a_critic_and_a_chain_take_columns():
 
 def test_models_are_compared_within_the_same_bounds():
     x = draws(EXPONENTIAL, 300)
-    quick = {"test": "none", "training": sc.Training(epochs=3)}
     models = [EXPONENTIAL, td.Gamma(double(2.0, 2.0), double(2.0, 4.0)), GaussianMixture([[1.0, 0.5]])]
-    found = sc.compare(models, x, names=["right", "gamma", "normal"], **quick)
+    found = sc.compare(models, x, names=["right", "gamma", "normal"], test="none")
     assert found.ranking[0] == ("right",)
     with pytest.raises(sc.InputError, match="different bounds"):
-        sc.compare([EXPONENTIAL, td.Uniform(double(0.0, 0.0), double(9.0, 9.0))], x, **quick)
+        sc.compare([EXPONENTIAL, td.Uniform(double(0.0, 0.0), double(9.0, 9.0))], x, test="none")
 
 
 def test_draws_of_a_bounded_density_are_checked():

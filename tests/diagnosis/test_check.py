@@ -9,11 +9,11 @@ import torch
 import steincritic as sc
 from steincritic.data.points import scored
 from steincritic.diagnosis.coordinates import _largest_under_null, _ratios, find_coordinates
-from steincritic.diagnosis.fisher import fisher_bound
-from steincritic.diagnosis.halves import draw_count, split_in_halves
+from steincritic.diagnosis.halves import fisher_bound, split_in_halves
 from steincritic.gof.result import GofResult
 from steincritic.rng import generator
 from steincritic.stein.operator import coordinate_blocks
+from steincritic.training.pacing import DEFAULT_STAGING
 
 Q = sc.models.GaussianMixture([[0.0] * 4])
 X = Q.sample(200, seed=1)
@@ -21,17 +21,9 @@ WRONG = X + torch.tensor([0.0, 0.0, 1.0, 0.0])
 
 
 def verdict(rejected):
-    null = torch.linspace(0, 1, 99)
-    return GofResult(
-        statistic=2.0 if rejected else -1.0,
-        null_distribution=null,
-        level=0.05,
-        test="ksd",
-        threshold="fresh",
-        exact=True,
-        n=200,
-        seed=0,
-    )
+    about = {"level": 0.05, "test": "ksd", "threshold": "fresh", "exact": True, "n": 200, "seed": 0}
+    statistic = 2.0 if rejected else -1.0
+    return GofResult(statistic=statistic, null_distribution=torch.linspace(0, 1, 99), **about)
 
 
 @pytest.fixture(scope="module")
@@ -66,27 +58,12 @@ def test_the_result_is_plain_and_shows_itself(wrong):
     assert len(wrong.plot().patches) == 4
 
 
-def test_the_same_seed_gives_the_same_diagnosis(wrong):
-    again = sc.check(Q, WRONG, test=verdict(True), names=["a", "b", "c", "d"])
-    assert again.to_dict() == wrong.to_dict()
-
-
 def test_a_model_without_a_sampler_has_no_pvalues_of_points():
     found = sc.check((lambda x: -x, None), WRONG, test="ksd")
     assert found.points.pvalues is None and found.missing is None and not found.regions
     assert found.coordinates[0].name == "x3" and found.rejected
     bare = sc.check(None, sc.ScoredPoints(WRONG, -WRONG), test="ksd")
     assert bare.coordinates[0].name == "x3"
-
-
-def test_names_come_from_a_frame():
-    class Frame:
-        columns = ("p", "q", "r", "s")
-
-        def to_numpy(self):
-            return WRONG.numpy()
-
-    assert sc.check(Q, Frame(), test=verdict(True)).names == Frame.columns
 
 
 @pytest.mark.parametrize(
@@ -108,8 +85,6 @@ def test_the_bound_does_not_depend_on_the_units():
     halves = [split_in_halves(q, scored(q, x), seed=0) for q, x in ((Q, WRONG), (wide, 10 * WRONG))]
     one, ten = (fisher_bound(half) for half in halves)
     assert ten.lower == pytest.approx(one.lower, rel=0.05)
-    one, ten = (fisher_bound(half, units="raw") for half in halves)
-    assert ten.lower * 100 == pytest.approx(one.lower, rel=0.05)
 
 
 def test_the_bound_is_below_the_truth_and_in_sample_values_are_not():
@@ -123,7 +98,9 @@ def test_the_bound_is_below_the_truth_and_in_sample_values_are_not():
     assert all(value > 0 for value in naive)
 
 
-def test_adjusted_pvalues_of_coordinates_keep_their_level():
+def test_adjusted_pvalues_of_coordinates_keep_their_level(monkeypatch):
+    brief = sc.Training(epochs=10), DEFAULT_STAGING  # the level holds for every critic
+    monkeypatch.setattr("steincritic.diagnosis.halves.paced", lambda size: brief)
     smallest = []
     for seed in range(40):
         halves = split_in_halves(Q, scored(Q, Q.sample(60, seed=seed)), seed=seed)
@@ -140,18 +117,6 @@ def test_the_normal_limit_agrees_with_resampling():
     assert torch.equal(_ratios(torch.ones(5, 2)), torch.zeros(2))
 
 
-def test_many_coordinates_are_looked_at_in_blocks():
-    blocks = coordinate_blocks(784)
-    assert len(blocks) <= 64 and blocks[0] == slice(0, 13) and blocks[-1].stop == 784
-    assert [block.stop for block in blocks[:-1]] == [block.start for block in blocks[1:]]
-    assert len(coordinate_blocks(64)) == 64
-
-
-def test_the_number_of_draws_is_bounded():
-    assert draw_count(100, 2) == 10_000 and draw_count(2000, 2) == 40_000
-    assert draw_count(10**6, 2) == 200_000 and draw_count(10**6, 784) == 25_510
-
-
 def test_shares_add_up_to_the_witness():
     critic = sc.fit_critic(Q, X, training=sc.Training(epochs=2))
     shares = critic.shares(X, coordinate_blocks(4))
@@ -159,12 +124,12 @@ def test_shares_add_up_to_the_witness():
     assert np.shape(shares) == (200, 4)
 
 
-def test_findings_do_not_depend_on_the_number_of_threads():
+def test_findings_are_those_of_the_seed_and_do_not_depend_on_the_number_of_threads(wrong):
     """To the last bit: the critics train on one thread, and each thread judges whole pieces."""
-    alone = sc.check(Q, WRONG, test=verdict(True))
+    alone = wrong
     torch.set_num_threads(2)
     try:
-        together = sc.check(Q, WRONG, test=verdict(True))
+        together = sc.check(Q, WRONG, test=verdict(True), names=["a", "b", "c", "d"])
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(1)
@@ -172,19 +137,7 @@ def test_findings_do_not_depend_on_the_number_of_threads():
     assert torch.equal(alone.points.pvalues, together.points.pvalues)
     assert alone.coordinates == together.coordinates
     assert alone.regions == together.regions and alone.fisher == together.fisher
-
-
-def test_sentences_do_not_contradict_the_verdict():
-    fits = sc.check(Q, Q.sample(200, seed=12), test="ksd")
-    assert not fits.rejected and fits.how_wrong == "" and "divergence" not in fits.summary()
-
-
-def test_a_glance_at_the_model_finds_a_score_that_is_not_its_own():
-    wrong = sc.models.PairModel(lambda x: -2 * x, lambda n, seed: Q.sample(n, seed=seed))
-    result = sc.check(wrong, X, test="ksd")
-    (problem,) = result.checkup.problems
-    assert problem.name == "Stein's identity" and "About the model: Score and sampler" in result.summary()
-    assert result.to_dict()["model_problems"][0]["status"] == "failed"
+    assert alone.to_dict() == together.to_dict()
 
 
 def test_cautions_stand_under_the_verdict_and_name_columns():
@@ -196,12 +149,15 @@ def test_cautions_stand_under_the_verdict_and_name_columns():
 
 
 @pytest.mark.parametrize(
-    ("sample", "said"),
+    ("score", "sample", "said"),
     [
-        (lambda n, seed: Q.sample(n, seed=1), "does not use its seed"),
-        (lambda n, seed: Q.sample(-(-n // 4), seed=seed).repeat_interleave(4, 0)[:n], "draws"),
+        (lambda x: -2 * x, lambda n, seed: Q.sample(n, seed=seed), "Score and sampler disagree"),
+        (Q.score, lambda n, seed: Q.sample(n, seed=1), "does not use its seed"),
+        (Q.score, lambda n, seed: Q.sample(-(-n // 4), seed=seed).repeat_interleave(4, 0)[:n], "draws"),
     ],
 )
-def test_a_glance_finds_a_broken_sampler(sample, said):
-    result = sc.check(sc.models.PairModel(Q.score, sample), X, test="ksd")
-    assert any(said in problem.detail for problem in result.checkup.problems)
+def test_a_glance_finds_a_wrong_score_and_a_broken_sampler(score, sample, said):
+    result = sc.check(sc.models.PairModel(score, sample), X, test="ksd")
+    (problem,) = (problem for problem in result.checkup.problems if said in problem.detail)
+    assert f"About the model: {problem.detail}" in result.summary()
+    assert result.to_dict()["model_problems"]

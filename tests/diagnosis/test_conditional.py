@@ -24,7 +24,7 @@ def normals(seed, n=N):
 
 
 MODEL = sc.ConditionalModel(lambda x, y: mean(x) - y, lambda x, seed: mean(x) + normals(seed, len(x)).to(x))
-QUICK = sc.Combined(critics=None, cache=False, engine="serial", draws=199, reference=100)
+QUICK = sc.Combined(critics=None, cache=False, draws=199, reference=100)
 AGE = 50 + 10 * Source(1, "age").normals(N, 1, dtype=torch.float64)
 X = torch.cat([AGE, normals(2), (normals(3) > 0).double()], 1)
 
@@ -117,11 +117,6 @@ def test_two_targets_and_their_correlation():
     assert str(found.seen[0]).startswith("a and b given x: correlation 0.")
 
 
-def test_units_of_the_data_are_refused():
-    with pytest.raises(InputError, match="units='standard'"):
-        checked(normals(5), units="raw")
-
-
 def with_sampler(sample, score=MODEL.score):
     return sc.ConditionalModel(score, sample)
 
@@ -155,8 +150,8 @@ def test_the_doctor_passes_a_right_model_and_wants_data():
     assert not doctor(MODEL, torch.cat([X, mean(X)], 1), target=3).problems
     with pytest.raises(InputError, match="pass x"):
         doctor(MODEL, target=3)
-    (advice,) = doctor(MODEL).advice
-    assert "target=" in advice.detail
+    with pytest.raises(InputError, match="target="):
+        doctor(MODEL)
 
 
 def test_a_spread_that_is_not_there_is_told_where_the_model_has_it():

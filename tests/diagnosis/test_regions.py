@@ -39,12 +39,6 @@ def test_a_rule_reads_like_a_sentence():
     assert "expected, p < 1e-99)" in str(region(pvalue=0.0))
 
 
-def test_a_rule_holds_inside_its_box():
-    box = region(condition(0, True, 0.0), condition(1, False, 1.0))
-    x = np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 0.0], [1.0, 2.0, 0.0]])
-    assert box.holds(x).tolist() == [True, False, False]
-
-
 def test_of_two_conditions_on_one_side_the_tighter_stays():
     rule = (
         condition(0, True, 0.0),

@@ -4,24 +4,16 @@ import pytest
 import torch
 
 import steincritic as sc
+from steincritic.diagnosis.check_result import size_sentence
 from steincritic.diagnosis.findings import Finding
-from steincritic.diagnosis.size import size_sentence
 
 Q = sc.models.GaussianMixture(torch.zeros(1, 2, dtype=torch.float64))
 
 
 def finding(kind, estimate, interval, expected):
-    return Finding(
-        kind=kind,
-        columns=(0,),
-        names=("income",),
-        sentence=f"income {kind}",
-        estimate=estimate,
-        interval=interval,
-        expected=expected,
-        pvalue=0.01,
-        lens="moments",
-    )
+    sizes = {"estimate": estimate, "interval": interval, "expected": expected}
+    about = {"columns": (0,), "names": ("income",), "sentence": f"income {kind}"}
+    return Finding(kind=kind, pvalue=0.01, lens="moments", **about, **sizes)
 
 
 @pytest.mark.parametrize(
@@ -32,10 +24,7 @@ def finding(kind, estimate, interval, expected):
             "small: the mean of income is off by 0.030 of a standard",
         ),
         (finding("shift", -0.3, (-0.4, -0.2), 0.0), "moderate: the mean of income is off by -0.30"),
-        (
-            finding("spread", 1.6, (1.5, 1.7), 1.0),
-            "large: income spreads 1.60 times as much as the model says",
-        ),
+        (finding("spread", 1.6, (1.5, 1.7), 1.0), "large: income spreads 1.60 times as much as the model"),
         (finding("pair", 0.05, (0.02, 0.08), 0.0), "small, the first"),
         (finding("cell", 60.0, (50.0, 70.0), 10.0), "moderate, the first"),  # 50 of 1,000 rows too many
         (finding("tails", 0.2, (0.1, 0.3), 0.01), "large, the first"),

@@ -58,13 +58,6 @@ def test_dependent_rows_are_found_in_95_of_100(correlation):
     assert found >= 95
 
 
-def test_dependence_of_spreads_alone_is_found():
-    slow = chain(500, 1, 0.95, 3)
-    x = torch.randn(500, 1, generator=generator(4), dtype=torch.float64) * slow.exp()
-    _, _, _, distance = dependence_of_rows(x)
-    assert distance
-
-
 def test_sorted_rows_are_not_called_dependent():
     x = PLANE.sample(300, seed=1)
     assert kinds(PLANE, x[x[:, 0].argsort()]) == []
@@ -101,16 +94,6 @@ def test_rounded_and_whole_columns_are_all_named():
     assert "shoe size" in told["rounded columns"] and "height" not in str(told)
 
 
-def test_a_single_column_of_whole_numbers_is_told():
-    q = sc.models.GaussianMixture([[0.0]], 9.0)
-    assert "discrete columns" in kinds(q, q.sample(300, seed=3).round())
-
-
-def test_whole_numbers_that_hardly_repeat_are_fine():
-    q = sc.models.GaussianMixture([[0.0]], 1e10)
-    assert kinds(q, q.sample(300, seed=4).round()) == []
-
-
 def test_constant_columns_and_flat_data_are_told_before_the_p_value():
     q = sc.models.GaussianMixture([[0.0] * 3])
     x = q.sample(100, seed=5)
@@ -136,14 +119,6 @@ def test_a_mixture_fitted_to_the_rows_is_found_and_held_out_rows_are_not(dim):
         seen += "fitted to these rows" in kinds(fitted, x)
         held_out += "fitted to these rows" in kinds(fitted, other)
     assert seen >= 9 and held_out == 0
-
-
-def test_a_kernel_density_knows_its_own_rows():
-    neighbors = pytest.importorskip("sklearn.neighbors")
-    x, other = np.random.default_rng(1).normal(size=(2, 200, 2))
-    fitted = neighbors.KernelDensity(bandwidth=0.5).fit(x)
-    assert "fitted to these rows" in kinds(fitted, x)
-    assert "fitted to these rows" not in kinds(fitted, other)
 
 
 EDGED = {  # log-density on the half line, and draws from it
@@ -173,13 +148,11 @@ def test_an_edge_is_told_beside_the_verdict_where_scores_alone_are_used():
 @pytest.mark.filterwarnings("ignore::steincritic.DoubtfulWarning")
 def test_dependent_rows_keep_the_level_where_it_is_said_that_they_are(test):
     """The control: the same tests reject far too often where it is not said."""
-    told = silent = 0
-    for seed in range(60):
-        x = chain(300, 2, 0.6, 5000 + seed)
-        told += sc.gof_test(PLANE, x, test, seed=seed, dependent=True).rejected
-        silent += sc.gof_test(PLANE, x, test, seed=seed).rejected
-    assert told <= 9  # binomial(60, 0.05), left three times in a thousand
-    assert silent >= 15
+    sets = [chain(300, 2, 0.6, 5000 + seed) for seed in range(60)]
+    rejected = [sc.gof_test(PLANE, x, test, seed=k, dependent=True).rejected for k, x in enumerate(sets)]
+    silent = [sc.gof_test(PLANE, x, test, seed=k).rejected for k, x in enumerate(sets[:20])]
+    assert sum(rejected) <= 9  # binomial(60, 0.05), left three times in a thousand
+    assert sum(silent) >= 6  # binomial(20, 0.05) reaches that three times in ten thousand
 
 
 def test_dependent_rows_say_what_was_done_and_are_not_warned_of():
@@ -191,8 +164,8 @@ def test_dependent_rows_say_what_was_done_and_are_not_warned_of():
 
 
 def test_a_test_without_signs_cannot_take_dependent_rows():
-    with pytest.raises(InputError, match="ksdagg; got fssd"):
-        sc.gof_test(PLANE, PLANE.sample(100, seed=1), "fssd", dependent=True)
+    with pytest.raises(InputError, match="ksdagg; got crossfit"):
+        sc.gof_test(PLANE, PLANE.sample(100, seed=1), "crossfit", dependent=True)
 
 
 @pytest.mark.parametrize("n", [2, 3, 5])

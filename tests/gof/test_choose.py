@@ -1,17 +1,12 @@
 """One door to every test: which one is taken where none is named, and that the result says why."""
 
-import warnings
-
 import pytest
 
-from steincritic.data import scored
-from steincritic.errors import DoubtfulWarning, InputError
+from steincritic.errors import InputError
 from steincritic.gof.choose import choose_test, gof_test
 from steincritic.gof.hypothesis import PLENTIFUL
 from steincritic.gof.kernel import Ksd
-from steincritic.gof.split import Split
 from steincritic.models import GaussianMixture, as_model
-from steincritic.training import Training
 
 Q = GaussianMixture([[0.0, 0.0]])
 X = Q.sample(60, seed=1)
@@ -59,36 +54,20 @@ def test_points_are_scored_once_and_the_model_is_adapted_once(monkeypatch):
     assert calls.count(15) == 1  # the rest are draws of the model
 
 
-@pytest.mark.parametrize("rejects", [True, False])
-def test_without_model_draws_the_tests_run(rejects):
-    shift = 1.5 * rejects
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DoubtfulWarning)  # of the critic's threshold, and of chance
-        assert gof_test(NO_SAMPLER, X[:19] + shift).rejected == rejects
-        assert gof_test(NO_SAMPLER, X[:39] + shift).rejected == rejects
-        assert gof_test(None, scored(Q, X + shift)).rejected == rejects
-
-
-def test_a_doubt_is_a_warning_and_a_note():
-    with pytest.warns(DoubtfulWarning, match="20 tested points"):
-        result = gof_test(NO_SAMPLER, X[:40], Split(draws=99, training=Training(epochs=2)))
-    assert result.doubts and set(result.doubts) <= set(result.notes)
-
-
 @pytest.mark.parametrize(
     ("arguments", "options", "words"),
     [
         (
             (Q, X, "magic"),
             {},
-            "test must be one of combined, crossfit, split, ksd, ksdagg, fssd or a value of one",
+            "test must be one of combined, crossfit, split, ksd, ksdagg or a value of one",
         ),
         ((Q, X), {"level": 1.0}, "level must lie"),
         ((Q, X, "ksd"), {"seed": "a"}, "seed must be a whole number"),
         (
             (Q, X, 3),
             {},
-            "test must be a name or a value of Combined, CrossFit, Split, Ksd, KsdAgg, Fssd; got 3",
+            "test must be a name or a value of Combined, CrossFit, Split, Ksd, KsdAgg; got 3",
         ),
         ((Q, X, Ksd), {}, "test must be a value such as Ksd"),
         ((None, X), {}, "a model must have score"),

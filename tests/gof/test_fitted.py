@@ -1,8 +1,6 @@
 """Models that were fitted to the tested data: every null set is fitted anew, by one function."""
 
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,15 +29,6 @@ def tailed(n=60, d=3, seed=0):
     return z[:, :d] / z[:, d:].square().mean(1, keepdim=True).sqrt()
 
 
-def test_it_is_the_model_that_was_fitted():
-    x = data()
-    fitted, model = sc.Fitted(NORMAL, x), NORMAL(x)
-    torch.testing.assert_close(fitted.score(x), model.score(x))
-    torch.testing.assert_close(fitted.log_prob(x), model.log_prob(x))
-    torch.testing.assert_close(fitted.sample(5, seed=3), model.sample(5, seed=3))
-    assert "fitted to 60 points" in repr(fitted)
-
-
 @pytest.mark.parametrize("covariance", KINDS)
 def test_scores_of_many_fits_are_those_of_each_alone(covariance):
     fit = sc.models.FitNormal(covariance)
@@ -63,12 +52,6 @@ def test_shift_and_scale_of_the_data_change_nothing(fit):
     first, second = (sc.gof_test(sc.Fitted(fit, y), y, TEST) for y in (x, moved))
     assert first.pvalue == second.pvalue
     assert first.statistic == pytest.approx(second.statistic, abs=0.01)  # kernels in single precision
-
-
-def test_a_shift_changes_nothing_where_the_covariance_is_known():
-    x, fit = data(d=2) / 3, sc.models.FitNormal("identity")
-    first, second = (sc.gof_test(sc.Fitted(fit, y), y, TEST) for y in (x, x + 16))
-    assert first.pvalue == second.pvalue
 
 
 def test_single_precision_and_an_ill_conditioned_covariance_are_no_evidence():
@@ -119,17 +102,6 @@ def test_the_level_of_the_naive_test_is_not_kept():
     assert rejections(KERNEL, NORMAL, data) == 0  # of a test at level 0.1, once in 40,000
 
 
-def test_the_default_is_quick_lenses_and_says_what_was_fitted():
-    x = data(n=30)
-    r = sc.gof_test(sc.Fitted(NORMAL, x), x)
-    assert r.threshold == "refitted" and r.exact and not r.rejected and not r.caveats
-    assert {reading.lens for reading in r.readings} == {"moments", "modes", "dependence", "kernels"}
-    text = r.summary()
-    assert "No evidence against the family" in text and "parametric bootstrap (exact" in text
-    assert f"fitted anew to each of {len(r.null_distribution) + 400} null sets" in text
-    assert not sc.gof_test(sc.Fitted(lambda x: NORMAL(x), x), x, TEST).exact
-
-
 def test_kernel_test_and_critics_are_honored():
     x = tailed(n=40, d=2)
     kernel = sc.gof_test(sc.Fitted(NORMAL, x), x, "ksd")
@@ -138,14 +110,6 @@ def test_kernel_test_and_critics_are_honored():
     good = data(n=40, d=2, seed=3)
     r = sc.gof_test(sc.Fitted(NORMAL, good), good, replace(TEST, critics=small, draws=None))
     assert "critics" in {reading.lens for reading in r.readings} and r.threshold == "refitted"
-
-
-@pytest.mark.filterwarnings("ignore::steincritic.errors.DoubtfulWarning")
-def test_findings_speak_of_the_fitted_model():
-    x = tailed(n=150, d=2, seed=2)
-    found = sc.check(sc.Fitted(NORMAL, x), x, test=TEST)
-    assert found.rejected and any("tail" in sentence or "outside" in sentence for sentence in found.findings)
-    assert found.test.verdict.startswith("The data do not look like draws from any model of this family")
 
 
 def test_families_of_other_libraries():
@@ -206,12 +170,6 @@ def test_fits_that_fail_are_counted_and_drawn_again():
         sc.gof_test(sc.Fitted(Sometimes(20), x), x, TEST)
 
 
-def test_a_fit_that_always_fails_ends():
-    x = data()
-    with pytest.raises(ModelError, match="more than 1 in 50"):
-        sc.gof_test(sc.Fitted(Sometimes(1), x), x, "ksd")
-
-
 @pytest.mark.parametrize(
     ("fit", "words"),
     [
@@ -260,31 +218,3 @@ def test_the_warning_names_the_way_out():
     x = data(n=200)
     with pytest.warns(sc.DoubtfulWarning, match=r"sc\.Fitted\(fit, x\).*--fitted"):
         sc.gof_test(NORMAL(x), x, TEST)
-
-
-class TestCommandLine:
-    @pytest.fixture(autouse=True)
-    def place(self, tmp_path, monkeypatch):
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-        Path("models.py").write_text(
-            "import steincritic as sc\nfit = sc.models.FitNormal()\n"
-            "model = sc.models.GaussianMixture([[0.0]])\ndef nothing(x): pass\n"
-        )
-        np.save("good.npy", data(n=50, d=2).numpy())
-        np.save("wrong.npy", tailed(n=200, d=2).numpy())
-
-    @pytest.mark.parametrize(("name", "code"), [("good", 0), ("wrong", 1)])
-    def test_the_exit_code_is_the_verdict(self, run, name, code):
-        got, out, _ = run(f"test {name}.npy --model models.py:fit --fitted --draws 39 --json")
-        told = json.loads(out)
-        assert got == code and told["threshold"] == "refitted" and told["exact"] and not told["caveats"]
-
-    def test_check_finds_what_is_wrong(self, run):
-        got, out, _ = run("check wrong.npy --model models.py:fit --fitted --draws 39")
-        assert got == 1 and "any model of this family" in out
-
-    def test_what_is_no_fit_is_one_line(self, run):
-        for name, words in (("model", "got GaussianMixture"), ("nothing", "a model must have score")):
-            got, out, err = run(f"test good.npy --model models.py:{name} --fitted")
-            assert got == 2 and out == "" and err.count("\n") == 1 and words in err

@@ -28,13 +28,10 @@ VALUES = {
     "split, permutation": sc.Split(threshold="permutation", draws=39, pool=5, **SMALL),
     "split, pooled": sc.Split(threshold="pooled", draws=39, pool=20, **SMALL),
     "split, bootstrap-t": sc.Split(threshold="bootstrap-t", draws=39, **SMALL),
-    "split, z": sc.Split(threshold="z", draws=39, **SMALL),
     "ksd, wild": sc.Ksd(draws=39),
     "ksd, fresh": sc.Ksd(draws=39, threshold="fresh"),
     "ksdagg, wild": sc.KsdAgg(draws=39, reference=99),
     "ksdagg, fresh": sc.KsdAgg(draws=39, threshold="fresh"),
-    "fssd, spectrum": sc.Fssd(draws=39, steps=3),
-    "fssd, fresh": sc.Fssd(draws=39, steps=3, choice="random", threshold="fresh"),
 }
 EXACT = {"combined", "combined, quick alone", "crossfit", "crossfit, early stop"} | {
     name for name in VALUES if name.endswith(("fresh", "permutation"))
@@ -123,6 +120,42 @@ def test_a_level_out_of_reach_names_the_draws_that_would_reach_it(test):
         sc.gof_test(Q, X, test, level=0.001)
 
 
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        (sc.Combined, {"reference": 5}),
+        (sc.Combined, {"lenses": ()}),
+        (sc.Combined, {"draws": 0}),
+        (sc.CrossFit, {"folds": 1}),
+        (sc.CrossFit, {"look": 30}),
+        (sc.CrossFit, {"stop_early": 0}),
+        (sc.Split, {"train": 1.0}),
+        (sc.Split, {"threshold": "normal"}),
+        (sc.Split, {"pool": 0}),
+        (sc.Ksd, {"statistic": "w"}),
+        (sc.Ksd, {"threshold": "permutation"}),
+        (sc.Ksd, {"flip": 0.7}),
+        (sc.KsdAgg, {"kernels": ()}),
+        (sc.KsdAgg, {"reference": 1}),
+        (sc.Sequential, {"etas": (0.0,)}),
+        (sc.Sequential, {"first": 1}),
+        (sc.Sequential, {"growth": 1.0}),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused_by_name(kind, settings):
+    (name,) = settings
+    with pytest.raises(sc.InputError, match=name):
+        kind(**settings)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(sc.Combined, "first"), (sc.CrossFit, "memory_gib"), (sc.Sequential, "bets")]
+)
+def test_settings_that_are_gone_say_what_to_do_instead(kind, name):
+    with pytest.raises(sc.InputError, match=f"{name}= is gone: "):
+        kind(**{name: 1})
+
+
 @pytest.mark.parametrize("name", TESTS)
 def test_a_name_stands_for_the_default_value(name):
     assert choose_test(name, None, 10) == (TESTS[name], None)
@@ -175,7 +208,7 @@ def test_a_test_of_ones_own_goes_wherever_a_test_goes():
 
 
 @pytest.mark.parametrize("level", [0.05, 0.01, 0.0004])
-@pytest.mark.parametrize("name", ["ksd", "ksdagg", "fssd"])
+@pytest.mark.parametrize("name", ["ksd", "ksdagg"])
 def test_the_usual_draws_of_a_test_reach_any_level(name, level):
     far = sc.gof_test(Q, X + 5, name, level=level)
     assert far.rejected and len(far.null_distribution) >= smallest_draws(level)

@@ -12,11 +12,11 @@ from steincritic.data.frame import Whitening
 from steincritic.data.points import ScoredPoints
 from steincritic.gof import multiplier, views
 from steincritic.gof.combined import Combined
-from steincritic.gof.multiplier import Look, Plan
+from steincritic.gof.multiplier import Plan
 from steincritic.gof.power import trials_of
 from steincritic.gof.serial import Blocks
 from steincritic.gof.views import Halves, View, hall
-from steincritic.lenses import Cells, Critics, Dependence, Field, Kernels, Modes, Moments
+from steincritic.lenses import Cells, Critics, Dependence, Field, Kernels, Moments
 from steincritic.models.density import PairModel
 from steincritic.rng import Source, generator
 from steincritic.stein.tiles import random_signs
@@ -75,15 +75,6 @@ def _lengths(view: View) -> Tensor:
     )
 
 
-def test_a_sign_for_all_points_is_a_sign_for_every_entry():
-    view = View.of(Moments(clip=3.0), Halves.of(scored(normal(30, 3))), seed=0)
-    ones = torch.ones(1, 30, dtype=torch.int8)
-    length = _lengths(view)
-    one = Blocks.single(30)
-    negative, positive = (views._corrected(sign * ones, length, view._sums(one)) for sign in (-1, 1))
-    torch.testing.assert_close(negative, -positive)
-
-
 def test_some_points_and_some_signs_at_a_time_give_the_same(monkeypatch: pytest.MonkeyPatch):
     points = scored(normal(50, 3)).alone()
     (whole,) = LENSES.run(None, points, level=0.05, seeds=[1])
@@ -102,13 +93,13 @@ def test_kernels_with_all_signs_alike_are_those_of_the_data(n: int, frequencies:
     torch.testing.assert_close(signed, entries, rtol=0.05, atol=5e-3)  # 20,000 frequencies for a kernel
 
 
-@pytest.mark.parametrize(("shift", "right"), [(0.0, True), (0.5, False)])
-def test_the_level_holds_at_small_n(shift: float, right: bool):
-    """400 tests of 40 points: 3 to 44 rejections at 5 % but once in a million."""
-    x = normal(400, 40, 2, seed=2) + shift
+@pytest.mark.parametrize(("shift", "runs", "bounds"), [(0.0, 400, (3, 44)), (0.5, 40, (15, 40))])
+def test_the_level_holds_at_small_n(shift: float, runs: int, bounds: tuple[int, int]):
+    """3 to 44 of 400 tests of 40 points reject at 5 % but once in a million, and so 14 of 40 at most."""
+    x = normal(runs, 40, 2, seed=2) + shift
     test = replace(LENSES, lenses=(Moments(), Dependence(), Kernels()))
     rejections = trials_of(PairModel(lambda y: -y), x, test, seed=3).rate().rejections
-    assert (3 <= rejections <= 44) == right
+    assert bounds[0] <= rejections <= bounds[1]
 
 
 @pytest.mark.parametrize("corrected", [True, False])
@@ -140,19 +131,6 @@ def test_whitening_by_scores_is_exact_for_a_normal_model_and_any_sample():
     torch.testing.assert_close(whitening.root @ whitening.root, axes @ axes.T, rtol=1e-6, atol=1e-9)
 
 
-def test_signs_that_stay_hold_the_level_of_rows_that_depend_on_each_other():
-    steps, keep = 400, 0.8
-    noise = normal(100, steps, 2, seed=9)
-    x = noise.clone()
-    for t in range(1, steps):
-        x[:, t] = keep * x[:, t - 1] + math.sqrt(1 - keep**2) * noise[:, t]
-    test = replace(LENSES, lenses=(Moments(),))
-    model = PairModel(lambda y: -y)
-    careless = trials_of(model, x, test, seed=1).rate().rejections
-    careful = trials_of(model, x, replace(test, slowness=20.0), seed=1).rate().rejections
-    assert careless > 50 and careful <= 20  # 5 expected; the signs are an approximation
-
-
 def test_the_level_is_shared_with_a_critic():
     x = normal(1, 60, 2, seed=1)
     test = replace(LENSES, critics=Critics(), draws=99)
@@ -182,14 +160,3 @@ def test_lenses_that_need_draws_are_left_out_and_named():
         replace(LENSES, lenses=(value,)).run(None, scored(normal(1, 50, 2)), level=0.05, seeds=[0])
     field = replace(LENSES, lenses=(Field(lambda x: x, name="spread"),))
     assert field.run(None, scored(2 * normal(1, 50, 2)), level=0.05, seeds=[0])[0].rejected
-
-
-def test_gates_of_modes_stand_in_one_order_for_both_halves():
-    x = normal(1200, 2) + 3 * (normal(1200, 1, seed=1) > 0)
-    view = View.of(Modes(clip=3.0), Halves.of(scored(x)), seed=0)
-    assert all(float(prepared.v @ view.prepared.v) > 0 for prepared in view.by_half)
-
-
-def test_a_single_coordinate_can_be_tested():
-    (right, wrong) = (Look(LENSES, Plan.of(LENSES, 80, 0.05), scored(normal(80, 1) * s), 0) for s in (1, 2))
-    assert right.ranked.pvalue > 0.01 >= wrong.ranked.pvalue

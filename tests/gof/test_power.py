@@ -8,7 +8,6 @@ from scipy import stats
 
 import steincritic as sc
 from steincritic.gof.power import Rate, Trials, trial_seeds, trials_of
-from steincritic.learning import EnergyMLP
 from steincritic.rng import derive, generator
 
 Q = sc.models.GaussianMixture([[0.0]])
@@ -26,7 +25,6 @@ TESTS = {
     "split, paced": sc.Split(draws=19, network=NETWORK),
     "ksd": sc.Ksd(draws=19),
     "ksdagg": sc.KsdAgg(draws=19),
-    "fssd": sc.Fssd(draws=19, choice="random"),
 }
 
 
@@ -43,14 +41,6 @@ def test_a_trial_is_gof_test_with_the_same_seed(name):
     assert pvalues.tolist() == alone
 
 
-@pytest.mark.parametrize("test", ["ksd", "fssd", None])
-def test_a_name_or_none_means_the_same_here_and_there(test):
-    x = datasets(Q, 2, 12, seed=5)
-    pvalues = trials_of(Q, x, test, seed=7).pvalues
-    alone = [sc.gof_test(Q, x[t], test, seed=s).pvalue for t, s in enumerate(trial_seeds(7, 2))]
-    assert pvalues.tolist() == alone
-
-
 @pytest.mark.parametrize("name", TESTS)
 def test_a_clear_alternative_is_rejected_more_often_than_the_model_itself(name):
     wrong = sc.power(Q, SHIFTED, 30, TESTS[name], trials=12, seed=1)
@@ -63,13 +53,6 @@ def test_calibration_draws_from_the_model_and_widens_the_pool_of_the_cross_fit_t
     found = sc.calibrate(Q, 20, CROSSFIT, runs=6, seed=2)
     assert len(found.pvalues) == 6 and found.null_pool == 30 and found.draws == 19
     assert sc.calibrate(Q, 20, "ksd", runs=3).null_pool == 0
-
-
-def test_datasets_do_not_depend_on_their_neighbors():
-    x = datasets(SHIFTED, 3, 40, seed=6)
-    test = sc.Split(train=0.7, draws=99, threshold="z", training=sc.Training(epochs=5))
-    together, alone = trials_of(Q, x, test, seed=1).pvalues, trials_of(Q, x[:1], test, seed=1).pvalues
-    assert torch.equal(together[:1], alone)
 
 
 def test_uniformity_accepts_uniform_ranks_and_refuses_small_ones():
@@ -92,11 +75,6 @@ def test_uniformity_allows_for_a_shared_pool():
     wanted = stats.ks_2samp(values[0], values[1]).pvalue
     assert apart.uniformity() < shared.uniformity()
     assert shared.uniformity() == pytest.approx(wanted, abs=0.05)
-
-
-def test_a_learned_energy_can_be_calibrated():
-    model = EnergyMLP(hidden=(4,)).begin(torch.randn(50, 2, generator=generator(0, "rows")), seed=0)
-    assert len(sc.calibrate(model, 20, sc.Ksd(draws=19), runs=3).pvalues) == 3
 
 
 @pytest.mark.parametrize(
@@ -123,7 +101,3 @@ def test_the_interval_is_wilsons(trials, share, confidence):
     wanted = stats.binomtest(rejections, trials).proportion_ci(confidence, method="wilson")
     got = Rate(rejections, trials).interval(confidence)
     assert got == pytest.approx((wanted.low, wanted.high), abs=1e-9)  # rounding
-
-
-def test_rates_add_as_counts():
-    assert Rate(1, 10) + Rate(4, 10) == Rate(5, 20) and (Rate(1, 10) + Rate(4, 10)).value == 0.25

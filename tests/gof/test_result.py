@@ -3,13 +3,10 @@
 import json
 import math
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from matplotlib import pyplot
-from scipy import stats
 
 from steincritic.errors import InputError
 from steincritic.gof.result import GofResult
@@ -29,20 +26,6 @@ def test_pvalue_counts_ties_and_itself_and_is_never_zero(statistic, null):
     pvalue = result(float(statistic), null).pvalue
     assert pvalue == (1 + sum(value >= statistic for value in null)) / (1 + len(null))
     assert 1 / (1 + len(null)) <= pvalue <= 1
-
-
-def test_pvalue_agrees_with_scipy():
-    rng = np.random.default_rng(0)
-    data = rng.normal(0.3, 1, 20)
-    reference = stats.monte_carlo_test(
-        data,
-        lambda size: rng.normal(size=size),
-        lambda x, axis: x.mean(axis),
-        n_resamples=199,
-        alternative="greater",
-    )
-    ours = result(float(reference.statistic), reference.null_distribution.copy())
-    assert ours.pvalue == pytest.approx(reference.pvalue, rel=1e-12)  # one division each
 
 
 def test_rejection_is_at_or_below_the_level():
@@ -69,29 +52,9 @@ def test_the_summary_tells_verdict_strength_and_notes():
     assert "No evidence against the model" in kept and "approximate" in kept
 
 
-def test_the_printed_form_is_one_line():
-    assert repr(result(9.0, list(range(-50, 0)))) == (
-        "GofResult(rejected at level 0.05: statistic=9, p=0.0196, 50 null draws, split)"
-    )
-
-
-def test_plot_draws_on_the_given_axes_or_on_new_ones():
-    _, ax = pyplot.subplots()
-    assert result(1.0, [0.0, 0.5, 2.0]).plot(ax=ax) is ax
-    fresh = result(1.0, [0.0, 0.5, 2.0]).plot()
-    assert fresh is not ax and fresh.get_title() == "p = 0.5"
-    pyplot.close("all")
-
-
 @pytest.mark.parametrize(
     ("statistic", "null"), [(math.nan, [1.0]), (math.inf, [1.0]), (1.0, [math.nan]), (1.0, [1.0, math.inf])]
 )
 def test_what_is_not_finite_is_no_result(statistic, null):
     with pytest.raises(InputError, match="must be finite"):
         result(statistic, null)
-
-
-@pytest.mark.parametrize("level", [0.0, 1.0, -0.1, math.nan, "0.05"])
-def test_a_level_lies_between_zero_and_one(level):
-    with pytest.raises(InputError, match="level"):
-        result(1.0, [1.0], level=level)

@@ -8,15 +8,13 @@ import torch
 from scipy.stats import binom, norm
 
 import steincritic as sc
-from steincritic.data.frame import Frame
-from steincritic.gof.contamination import Contamination, Tilted, largest_value, tilt
+from steincritic.gof.choose import as_tolerance
 from steincritic.gof.fisher_ball import FisherTerms, Linear, twice
 from steincritic.gof.null import rank_pvalues
-from steincritic.gof.tolerance import as_tolerance
 
 Q = sc.models.GaussianMixture(torch.zeros(1, 3, dtype=torch.float64))
 LINEAR = {"network": None, "draws": 199}
-TESTS = [sc.MomentBox(0.1, draws=199), sc.FisherBall(0.2, **LINEAR), Contamination(0.05, draws=199)]
+TESTS = [sc.MomentBox(0.1, draws=199), sc.FisherBall(0.2, **LINEAR)]
 every = pytest.mark.parametrize("test", TESTS, ids=lambda test: test.name)
 
 
@@ -138,94 +136,6 @@ def test_terms_of_the_bound_are_largest_at_the_best_factor():
     assert float(terms.values(best).mean()) == pytest.approx(0.16)
 
 
-# --- foreign rows
-
-
-def slow_stein_kernel(x, y, score, kernel, scale, width, power):
-    """s·s' k + s·∇'k + s'·∇k + ∇·∇'k of w(x) φ(|x - y|²) w(y), by automatic differentiation."""
-
-    def k(a, b):
-        w = [(1 + c.square().sum() / width**2) ** -power for c in (a, b)]
-        return w[0] * kernel.profile((a - b).square().sum(), scale)[0] * w[1]
-
-    value, (gx, gy) = k(x, y), torch.autograd.functional.jacobian(k, (x, y))
-    mixed = torch.autograd.functional.hessian(k, (x, y))[0][1].diagonal().sum()
-    sx, sy = score(x[None])[0], score(y[None])[0]
-    return sx @ sy * value + sx @ gy + sy @ gx + mixed
-
-
-def tilted_points(test, model, n=40, seed=1):
-    x = model.sample(n, seed=seed).double()
-    return Tilted.of(test, sc.ScoredPoints(x, model.score(x)))
-
-
-def test_the_weighted_stein_kernel_is_the_one_that_differentiation_gives():
-    tilted = tilted_points(Contamination(0.1, width=1.3, power=0.7), Q, n=5)
-    u = tilted.matrix()
-    slow = torch.tensor(
-        [
-            [
-                slow_stein_kernel(a, b, Q.score, tilted.kernel, tilted.squared_scale, 1.3, 0.7)
-                for b in tilted.points.x
-            ]
-            for a in tilted.points.x
-        ]
-    )
-    torch.testing.assert_close(u, slow, rtol=1e-8, atol=1e-10)  # rounding
-    own, _ = tilted.at(tilted.points.x, Q.score(tilted.points.x))
-    torch.testing.assert_close(own, u.diagonal(), rtol=1e-8, atol=1e-10)
-
-
-@pytest.mark.parametrize(
-    "model", [Q, sc.models.GaussianMixture([[-3.0, 0.0], [3.0, 1.0]], [0.5, 2.0])], ids=["normal", "mixture"]
-)
-def test_no_point_is_beyond_the_bound(model):
-    """By far more points than the search has looked at, near and far."""
-    tilted = tilted_points(Contamination(0.1), model)
-    frame = Frame.identity(model.dim)
-    bound, place = largest_value(tilted, model, frame, like=tilted.points.x, seed=0)
-    z = model.sample(20_000, seed=9).double() * torch.logspace(-2, 3, 20_000).double()[:, None]
-    values, _ = tilted.at(z, model.score(z))
-    assert float(values.max()) <= 1.01 * bound
-    assert float(tilted.at(place[None], model.score(place[None]))[0]) == pytest.approx(bound, rel=1e-6)
-
-
-def test_the_weight_has_its_gradient():
-    x = Q.sample(6, seed=1).requires_grad_()
-    weight, push = tilt(x, 1.5, 0.5)
-    (gradient,) = torch.autograd.grad(weight.log().sum(), x)
-    torch.testing.assert_close(push, gradient)
-
-
-def test_foreign_rows_are_tolerated_up_to_their_share_and_seen_beyond():
-    place = torch.tensor([[1.5, 1.5, 1.5]]).double()
-
-    def mixed(share):
-        def x_of(k):
-            x = Q.sample(300, seed=k)
-            foreign = torch.rand(300, generator=torch.Generator().manual_seed(k)) < share
-            return torch.where(foreign[:, None], place, x)
-
-        return x_of
-
-    assert rejections(TESTS[2], mixed(0.05), 30) <= binom.ppf(1 - 1e-6, 30, 0.05)
-    assert rejections(TESTS[2], mixed(0.25), 10) == 10
-    assert rejections(sc.Ksd(draws=199), mixed(0.05), 10) >= 5  # the control: such rows are seen
-
-
-def test_rows_at_an_absurd_distance_do_not_break_the_test():
-    x = Q.sample(300, seed=1)
-    x[:6] *= 1e8
-    assert not sc.gof_test(Q, x, tolerance="foreign:0.05").rejected
-
-
-def test_a_score_that_outgrows_the_weight_is_refused_with_the_way_out():
-    quartic = sc.models.PairModel(lambda x: -(x**3), lambda n, seed: Q.sample(n, seed=seed) * 0.7)
-    with pytest.raises(sc.ModelError, match=r"stronger weight, sc\.Contamination\(share, power=1\.5\)"):
-        sc.gof_test(quartic, Q.sample(100, seed=1) * 0.7, tolerance="foreign:0.05")
-    assert sc.gof_test(quartic, Q.sample(100, seed=1) * 0.7, Contamination(0.05, power=1.5)).n == 100
-
-
 # --- what holds for all of them
 
 
@@ -261,7 +171,6 @@ def test_columns_are_called_by_their_names():
         (0.05, sc.MomentBox),
         ("0.05", sc.MomentBox),
         ("fisher:0.1", sc.FisherBall),
-        ("foreign:0.03", Contamination),
     ],
 )
 def test_a_tolerance_stands_for_a_test(given, kind):
@@ -270,7 +179,7 @@ def test_a_tolerance_stands_for_a_test(given, kind):
 
 
 @pytest.mark.parametrize(
-    "wrong", [-0.1, 0.0, 5, 1.0, True, math.nan, "5 %", "fischer:0.1", "fisher:-1", "foreign:2", "fisher:"]
+    "wrong", [-0.1, 0.0, 5, 1.0, True, math.nan, "5 %", "fischer:0.1", "fisher:-1", "fisher:"]
 )
 def test_a_tolerance_that_makes_no_sense_gets_one_line(wrong):
     with pytest.raises(sc.InputError) as error:
@@ -281,9 +190,6 @@ def test_a_tolerance_that_makes_no_sense_gets_one_line(wrong):
 def test_a_test_and_a_tolerance_are_one_too_many():
     with pytest.raises(sc.InputError, match="pass test or tolerance, not both"):
         sc.gof_test(Q, Q.sample(50, seed=1), "ksd", tolerance=0.05)
-    with pytest.raises(sc.InputError, match="pass the model itself"):
-        x = Q.sample(50, seed=1)
-        sc.gof_test(None, sc.ScoredPoints(x, Q.score(x)), tolerance="foreign:0.05")
 
 
 def test_columns_with_bounds_are_looked_at_as_they_are():

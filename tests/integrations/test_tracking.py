@@ -1,4 +1,4 @@
-"""Results in trackers: what stand-ins of MLflow and W&B are told, and MLflow itself if there is one."""
+"""Results in trackers: what stand-ins of MLflow and W&B are told."""
 
 import sys
 from pathlib import Path
@@ -82,17 +82,3 @@ def test_a_missing_library_is_named_with_the_way_to_get_it(log, name, result, mo
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(sc.InputError, match=f"pip install {name}"):
         log("fit", result)
-
-
-@pytest.mark.filterwarnings("ignore")  # its own
-def test_mlflow_itself(result, tmp_path, monkeypatch):
-    mlflow = pytest.importorskip("mlflow")
-    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
-    mlflow.set_tracking_uri((tmp_path / "runs").as_uri())
-    with mlflow.start_run() as run:
-        to_mlflow("fit", result, step=3)
-    kept = mlflow.get_run(run.info.run_id)
-    assert kept.data.metrics["fit/pvalue"] == pytest.approx(result.test.pvalue)
-    assert kept.data.tags["fit.verdict"] == result.test.verdict
-    listed = mlflow.MlflowClient().list_artifacts(run.info.run_id, "fit/3")
-    assert {Path(item.path).name for item in listed} == FILES

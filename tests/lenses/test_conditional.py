@@ -42,15 +42,6 @@ def datasets(count, shift=0.0, seed=11):
     return FRAME.enter(ScoredPoints(x, AT.score(x)).cut(N))
 
 
-def test_a_frame_of_rows_standardizes_y_at_each_x():
-    inside = FRAME.enter(DRAWS).cut(N).x
-    torch.testing.assert_close(
-        inside[..., P:].mean(0), torch.zeros(N, T, dtype=torch.float64), rtol=0, atol=1e-9
-    )
-    torch.testing.assert_close(inside[..., P:].std(0), torch.ones(N, T, dtype=torch.float64))
-    assert torch.equal(FRAME.enter(DRAWS.cut(N)).x, inside)  # a stack, or one long array
-
-
 @pytest.mark.parametrize("lens", LENSES, ids=lambda lens: lens.name)
 @pytest.mark.parametrize(("shift", "is_model"), [(0.0, True), (0.5, False)])
 def test_entries_have_mean_zero_under_the_model_alone(lens, shift, is_model):

@@ -16,7 +16,6 @@ from steincritic.lenses.lens import (
     directions,
     leave_one_out,
     normal_evidence,
-    point_values,
 )
 from steincritic.rng import generator
 from steincritic.stein.divergence import exact
@@ -119,13 +118,6 @@ def test_entries_vanish_only_under_the_model(lens):
     assert float(shifted) > 3
 
 
-@pytest.mark.parametrize("lens", LENSES[:3], ids=lambda lens: lens.name)
-def test_entries_are_means_over_points(lens):
-    points, ready = stack(1, 20), prepared(lens)
-    single = ScoredPoints(points.x[0], points.score[0])
-    torch.testing.assert_close(point_values(ready, single).mean(0), ready.entries(points, ())[0])
-
-
 def test_every_point_is_in_one_cell_of_each_partition_and_too_many_cells_are_left_out():
     cells = prepared(Cells(counts=(2, 5, 25)), n=20)
     assert [part.number for part in cells.parts] == ["cell of 2", "cell of 5"]
@@ -153,13 +145,6 @@ def test_modes_are_cells_that_no_draws_lie_between(means, modes):
         assert len(places) == modes
         assert float(torch.cdist(places.double(), model.means.double()).amin(0).max()) < 0.3
         torch.testing.assert_close(cells.parts[-1].shares, torch.full((modes,), 1 / modes), rtol=0.2, atol=0)
-
-
-def test_a_few_far_draws_are_no_mode():
-    x = torch.cat([torch.randn(3990, 2, generator=generator(0, "x")), torch.full((10, 2), 30.0)])
-    x = x[torch.randperm(4000, generator=generator(0, "order"))]
-    cells = Cells().prepare(ScoredPoints(x, -x), n=200, seed=0)
-    assert all(part.number.startswith("cell of") for part in cells.parts)
 
 
 def test_leaving_one_out_is_what_the_others_say():

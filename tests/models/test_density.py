@@ -1,4 +1,4 @@
-"""Models made from densities, distributions and pairs: what is special to each."""
+"""What as_model takes, and what is special to densities, distributions and pairs."""
 
 from typing import ClassVar
 
@@ -6,16 +6,12 @@ import pytest
 import torch
 from torch import distributions as td
 
+from model_contract import TWO
 from steincritic.errors import InputError, ModelError
-from steincritic.models import DistributionModel, LogDensity, PairModel, as_model
+from steincritic.models import DistributionModel, LogDensity, SamplingModel, as_model
+from steincritic.models.base import Model
 
 X = torch.linspace(-1, 1, 6, dtype=torch.float64).view(3, 2)
-
-
-def test_a_constant_in_the_log_density_does_not_change_the_score():
-    plain = LogDensity(lambda x: -(x**2).sum(-1))
-    lifted = LogDensity(lambda x: 7.0 - (x**2).sum(-1))
-    assert torch.equal(plain.score(X), lifted.score(X))
 
 
 def test_a_score_is_had_inside_no_grad_and_leaves_no_graph():
@@ -25,12 +21,9 @@ def test_a_score_is_had_inside_no_grad_and_leaves_no_graph():
     torch.testing.assert_close(score, -2 * X)
 
 
-def test_log_density_of_the_wrong_shape_is_refused():
+def test_log_density_of_the_wrong_shape_or_without_a_gradient_is_refused():
     with pytest.raises(ModelError, match=r"one number per row, shape \(3,\)"):
         LogDensity(lambda x: -(x**2)).score(X)
-
-
-def test_log_density_that_torch_cannot_differentiate_is_refused():
     with pytest.raises(ModelError, match="has no gradient"):
         LogDensity(lambda x: torch.zeros(len(x))).score(X)
 
@@ -39,18 +32,8 @@ def test_scalar_and_batch_distributions_have_one_axis_of_coordinates():
     assert DistributionModel(td.Normal(0.0, 1.0)).dim == 1
     assert DistributionModel(td.Normal(torch.zeros(4), 1.0)).dim == 4
     assert DistributionModel(td.MultivariateNormal(torch.zeros(3), torch.eye(3))).dim == 3
-
-
-def test_a_batch_of_vectors_is_no_model():
     with pytest.raises(InputError, match="Independent"):
         DistributionModel(td.Normal(torch.zeros(2, 3), 1.0))
-
-
-def test_a_pair_hands_the_seed_to_its_sampler():
-    asked = []
-    model = PairModel(lambda x: -x, lambda n, seed: asked.append((n, seed)) or torch.zeros(n, 2))
-    model.sample(4, seed=9)
-    assert asked == [(4, 9)]
 
 
 @pytest.mark.parametrize(
@@ -100,3 +83,21 @@ def test_a_distribution_that_cannot_be_sampled_has_a_score():
 
     model = as_model(Quartic(event_shape=torch.Size([2])))
     torch.testing.assert_close(model.score(X), -4 * X**3)
+
+
+def test_as_model_passes_models_and_wraps_the_rest():
+    q = TWO
+    assert as_model(q) is q
+    pair = as_model((q.score, lambda n, seed: q.sample(n, seed=seed)))
+    assert isinstance(pair, SamplingModel)
+    assert torch.equal(pair.sample(3, seed=5), q.sample(3, seed=5))
+    score_only = as_model((q.score, None))
+    assert isinstance(score_only, Model) and not isinstance(score_only, SamplingModel)
+    x = q.sample(3, seed=0)
+    torch.testing.assert_close(as_model(q.log_prob).score(x), q.score(x))
+
+
+@pytest.mark.parametrize("thing", [None, 3, "gm", (1, 2), [], object()])
+def test_as_model_refuses_what_describes_no_model(thing):
+    with pytest.raises(InputError, match="a model must have score"):
+        as_model(thing)

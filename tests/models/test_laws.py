@@ -16,16 +16,13 @@ from steincritic.models import (
     EnergyModel,
     GaussianBernoulliRBM,
     GaussianMixture,
-    GridModel,
     LangevinModel,
     LogDensity,
     NumericDensity,
     PairModel,
-    PerceptronEnergy,
     as_model,
 )
 from steincritic.models.density import seeded_draws
-from steincritic.models.perceptron_energy import first_weights
 from steincritic.rng import generator
 
 
@@ -42,7 +39,6 @@ FULL = double(
 )
 MIXED = 0.3 * MEANS[0] + 0.7 * MEANS[1]
 SPREAD = 0.3 * (FULL[0].diag() + MEANS[0] ** 2) + 0.7 * (FULL[1].diag() + MEANS[1] ** 2) - MIXED**2
-BOX = {"low": [-6.0, -6.0], "high": [6.0, 6.0]}
 
 
 class Quartic(nn.Module):
@@ -68,22 +64,16 @@ class Normal(nn.Module):
 
 
 def by_grid(model, n=20_000):
-    """Exact draws for a log-density in the plane that has none of its own."""
-    return Case(model, GridModel(model, **BOX).sample(n, seed=4))
+    """Draws for a log-density in the plane that has none of its own: uniform in cells of 1/64 a side."""
+    line = (torch.arange(-6 * 64, 6 * 64, dtype=torch.float64) + 0.5) / 64
+    centers, source = torch.cartesian_prod(line, line), generator(4, "grid")
+    density = model.log_prob(centers).detach().double()
+    cells = torch.multinomial((density - density.max()).exp(), n, replacement=True, generator=source)
+    return Case(model, centers[cells] + (torch.rand(n, 2, generator=source, dtype=torch.float64) - 0.5) / 64)
 
 
 def quartic(x):
     return -(x**4).sum(-1) - (x[:, 0] * x[:, 1]) ** 2
-
-
-def perceptron(dim, hidden):
-    source = generator(0, "test")
-    weights = {
-        name: value + 0.3 * torch.randn(value.shape, generator=source, dtype=torch.float64)
-        for name, value in first_weights(dim, hidden, source).items()
-    }
-    scale = torch.ones(dim) * 2.0
-    return PerceptronEnergy(weights, location=torch.arange(dim).double(), scale=scale, spread=1.5)
 
 
 def machine(visible, hidden):
@@ -141,22 +131,12 @@ CASES = {
     "in a box": lambda: bounded(td.Independent(td.Beta(double([0.7, 2.0]), double([3.0, 1.0])), 1)),
     "half-lines": lambda: bounded(td.Independent(td.Gamma(double([1.0, 4.0]), double([1.0, 2.0])), 1)),
     "no bounds after all": lambda: bounded(td.MultivariateNormal(MEANS[0], FULL[0])),
-    "grid": lambda: own(GridModel(lambda x: TWO.log_prob(x) + 7.0, low=[-9.0, -9.0], high=[9.0, 9.0])),
-    "grid, 1-D": lambda: own(
-        # E x² = Γ(3/4)/Γ(1/4)
-        GridModel(LogDensity(lambda x: -(x**4).sum(-1)), low=[-20.0], high=[20.0]),
-        mean=[0.0],
-        variance=[0.337989],
-    ),
     "langevin": lambda: own(
         LangevinModel(EnergyModel(seeded(lambda: Quartic(3), seed=3)), dim=3, settings=QUICK), 2_000
     ),
     "langevin of a score alone": lambda: own(
         LangevinModel(PairModel(TWO.score, dim=2), settings=replace(QUICK, steps=60)), 2_000
     ),
-    "perceptron, 1-D": lambda: own(perceptron(1, (4,)), 5_000),
-    "perceptron, 2-D": lambda: own(perceptron(2, (7, 5)), 5_000),
-    "perceptron, 3-D": lambda: own(perceptron(3, (4, 4, 4)), 500),
     "machine": lambda: own(machine(3, 4)),
     "machine, more visible than hidden": lambda: own(machine(9, 3)),
 }
@@ -171,7 +151,6 @@ OUTSIDE = {  # models of other libraries, and nets: adapters/
     "PyMCPosterior",
     "SbiPosterior",
     "SbiVectorField",
-    "StanPosterior",
 }
 
 given, case = cases(CASES)

@@ -1,5 +1,6 @@
 """Models named on the command line."""
 
+import importlib
 import sys
 
 import pytest
@@ -34,22 +35,11 @@ def code(tmp_path):
     return path
 
 
-def test_an_attribute_of_a_module_is_found():
+def test_an_attribute_of_a_module_or_a_file_is_found(code):
     assert load_attribute("steincritic.models:GaussianMixture") is GaussianMixture
-
-
-def test_an_attribute_of_a_file_is_found(code):
     assert load_object(f"{code}:normal").dim == 2
     x = torch.tensor([[1.0, -2.0]])
     assert torch.equal(as_model(load_object(f"{code}:log_density")).score(x), -x)
-
-
-def test_a_file_replaces_no_module_of_its_name(tmp_path):
-    import json
-
-    (tmp_path / "json.py").write_text("q = (lambda x: -x, None)")
-    load_object(f"{tmp_path / 'json.py'}:q")
-    assert sys.modules["json"] is json
 
 
 @pytest.mark.parametrize("place", ["pkg.mod:", ":attr", "nothing", ""])
@@ -58,24 +48,11 @@ def test_a_name_without_both_parts_is_refused(place):
         load_object(place)
 
 
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [
-        ("normale", r"; did you mean normal\?$"),
-        ("log_densty", r"; did you mean log_density\?$"),
-        ("zzz", "$"),
-    ],
-)
-def test_a_missing_attribute_is_reported_with_its_neighbors(code, name, hint):
-    with pytest.raises(InputError, match=rf"my_models\.py has no attribute '{name}'.*{hint}"):
-        load_object(f"{code}:{name}")
-
-
-def test_a_missing_file_is_reported_with_its_neighbors(code):
+def test_what_is_missing_is_reported_with_its_neighbors(code):
+    with pytest.raises(InputError, match=r"my_models\.py has no attribute 'normale'; did you mean normal\?$"):
+        load_object(f"{code}:normale")
     with pytest.raises(InputError, match=r"no such model file: .*my_model\.py; did you mean my_models\.py\?"):
         load_object(f"{code.with_name('my_model.py')}:normal")
-    with pytest.raises(InputError, match=r"no such model file: .*zzz\.py$"):
-        load_object(f"{code.with_name('zzz.py')}:normal")
     with pytest.raises(InputError, match="no such model file"):
         load_object(f"{code.parent / 'nowhere' / 'x.py'}:normal")
 
@@ -89,13 +66,9 @@ def test_a_missing_module_is_reported_with_the_way_to_name_a_file(name):
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("raise KeyError('first\\nsecond')", "KeyError"),
         ("raise RuntimeError('the weights\\nare away')", "RuntimeError: the weights$"),
-        ("raise RuntimeError", "RuntimeError: no message"),
         ("import no_such_package", "ModuleNotFoundError: No module named 'no_such_package'"),
         ("def (:", "SyntaxError: invalid syntax"),
-        ("1 / 0", "ZeroDivisionError: division by zero"),
-        ("raise SystemExit(0)", "SystemExit: 0"),
         ("import sys; sys.exit('usage: fit.py DATA')", "SystemExit: usage: fit.py DATA"),
     ],
 )
@@ -112,11 +85,6 @@ def test_code_that_raises_is_reported_in_one_line(tmp_path, monkeypatch, line, w
     assert isinstance(caught.value, ModelError) or as_module
 
 
-def test_an_attribute_that_is_no_model_is_refused(code):
-    with pytest.raises(InputError, match="a model must have score"):
-        as_model(load_object(f"{code}:number"))
-
-
 def test_a_class_is_no_model_yet(code):
     with pytest.raises(InputError, match="is a class"):
         load_object(f"{code}:GaussianMixture")
@@ -125,7 +93,9 @@ def test_a_class_is_no_model_yet(code):
 def test_a_model_file_imports_what_lies_beside_it(tmp_path):
     (tmp_path / "beside_the_model.py").write_text("answer = 42\n")
     (tmp_path / "uses_it.py").write_text("from beside_the_model import answer\n")
-    (tmp_path / "json.py").write_text("raise SystemExit\n")  # replaces nothing
+    (tmp_path / "json.py").write_text("answer = 1\n")  # replaces nothing
+    load_object(f"{tmp_path}/json.py:answer")
+    assert importlib.import_module("json").__file__ != str(tmp_path / "json.py")
     assert load_attribute(f"{tmp_path}/uses_it.py:answer") == 42
     with pytest.raises(InputError, match=r"has no attribute 'zzz'; it has answer"):
         load_attribute(f"{tmp_path}/uses_it.py:zzz")

@@ -14,27 +14,20 @@ from steincritic.report.findings import finding_plot
 from steincritic.report.page import render
 
 WHOLE = ("radial tails", "tails, all alike", "scale", "shift, all alike", *DIRECTIONS)
-PAIRS = ("pair", "bend", "extreme together", "cell", "pair within a mode")
-ALL_KINDS = (*KINDS, *DIRECTIONS, "cell", *(f"{kind} within a mode" for kind in ("shift", "spread", "pair")))
+PAIRS = ("pair", "bend", "extreme together", "cell", "mode", "pair within a mode")
+WITHIN = tuple(f"{kind} within a mode" for kind in ("shift", "spread", "pair"))
+ALL_KINDS = (*KINDS, *DIRECTIONS, "cell", "mode", *WITHIN)
 MODEL = GaussianMixture([[0.0] * 3, [3.0, 0.0, 0.0]])
 NAMES = ("<a>", "$b$", "a rather long name of a column")
 
 
 def finding(kind):
     columns = (0, 1, 2) if kind in WHOLE else (0, 1) if kind in PAIRS else (0,)
-    placed = kind in (*DIRECTIONS, "cell") or "within" in kind
-    return Finding(
-        kind=kind,
-        columns=columns,
-        names=tuple(NAMES[j] for j in columns),
-        sentence=f"A sentence about {kind}",
-        estimate=3.0,
-        interval=(1.0, 7.0),
-        expected=20.0,
-        pvalue=0.01,
-        lens="moments",
-        place=(3.0, -0.5, 0.1) if placed else (),
-    )
+    placed = kind in (*DIRECTIONS, "cell", "mode") or "within" in kind
+    about = {"columns": columns, "names": tuple(NAMES[j] for j in columns), "pvalue": 0.01, "lens": "moments"}
+    sizes = {"estimate": 3.0, "interval": (1.0, 7.0), "expected": 20.0}
+    place = (3.0, -0.5, 0.1) if placed else ()
+    return Finding(kind=kind, sentence=f"A sentence about {kind}", place=place, **about, **sizes)
 
 
 @pytest.fixture(scope="module")

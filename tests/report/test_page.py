@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from steincritic.data.points import ScoredPoints
 from steincritic.diagnosis.check import check
 from steincritic.errors import InputError
 from steincritic.models import GaussianMixture
@@ -147,22 +146,3 @@ def test_the_same_input_gives_the_same_bytes(tmp_path):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_report_is_a_small_file(pages, name):
     assert len(pages[name].encode()) < MEGABYTE
-
-
-@pytest.mark.filterwarnings("ignore::steincritic.DoubtfulWarning")
-def test_a_report_of_many_rows_is_a_small_file_too(cases):
-    """100,000 rows of 20 columns, half of them flagged; the critics are those of a small case."""
-    n, d = 100_000, 20
-    model = GaussianMixture([[0.0] * d])
-    small = check(model, model.sample(100, seed=1) + 0.8, test="ksd", names=[f"column {j}" for j in range(d)])
-    x = model.sample(n, seed=2)
-    points = replace(
-        small.points,
-        witness=x[:, 0],
-        pvalues=torch.linspace(0, 1, n, dtype=torch.float64),
-        flagged=torch.arange(n // 2),
-    )
-    large = replace(small, data=ScoredPoints(x, -x), points=points)
-    text = render(large)
-    assert small.rejected and f"{n:,} × {d}" in text
-    assert len(text.encode()) < MEGABYTE

@@ -51,26 +51,6 @@ def test_stein_kernel_equals_differentiation_of_the_kernel(d):
         torch.testing.assert_close(stein_kernel(points, kernel), by_differentiation(k, points), **ROUNDING)
 
 
-def loop_over_dimensions(points, h):
-    """The RBF Stein kernel as research code forms it: one coordinate at a time."""
-    x, s = points.x, points.score
-    k = torch.exp(-torch.cdist(x, x).square() / (2 * h**2))
-    u = torch.zeros_like(k)
-    for j in range(points.dim):
-        away = x[:, None, j] - x[None, :, j]
-        u += k * s[:, None, j] * s[None, :, j] + k * (s[:, None, j] - s[None, :, j]) * away / h**2
-        u += k * (1 / h**2 - away**2 / h**4)
-    return u
-
-
-def test_statistics_equal_the_loop_over_dimensions():
-    points, n = scored_points(40, 5), 40
-    u = loop_over_dimensions(points, 1.7)
-    assert ksd(points, RBF(bandwidth=1.7)) == pytest.approx(float(u.mean()), rel=1e-10)
-    off_diagonal = float((u.sum() - u.trace()) / (n * (n - 1)))
-    assert ksd(points, RBF(bandwidth=1.7), "u") == pytest.approx(off_diagonal, rel=1e-10)
-
-
 @pytest.mark.parametrize("kernel", KERNELS, ids=repr)
 def test_v_is_not_negative_and_u_is_without_the_diagonal(kernel):
     points = scored_points(30)
@@ -88,15 +68,6 @@ def test_tiles_of_any_size_give_the_same_sums(n, tile):
     whole = stein_sums(points, KERNELS, signs=signs_for(n), tile=n)
     for name in ("diagonal", "pairs", "signed"):
         torch.testing.assert_close(getattr(cut, name), getattr(whole, name), **ROUNDING)
-
-
-def test_kernels_together_equal_kernels_one_by_one():
-    points, signs = scored_points(31), signs_for(31)
-    together = stein_sums(points, KERNELS, signs=signs, tile=8)
-    for k, kernel in enumerate(KERNELS):
-        alone = stein_sums(points, [kernel], signs=signs, tile=8)
-        assert torch.equal(together.pairs[k], alone.pairs[0])
-        assert torch.equal(together.signed[k], alone.signed[0])
 
 
 def test_stacked_datasets_equal_datasets_one_by_one():
@@ -177,22 +148,6 @@ def test_a_bootstrap_beyond_memory_is_refused_with_what_fits(monkeypatch):
         tiles.check_memory(20_000, 50, 10**6, like)
     fits = int(str(refused.value).split("at most ")[1].split()[0])
     tiles.check_memory(20_000, 50, fits, like)
-
-
-@pytest.mark.parametrize(
-    ("points", "statistic", "message"),
-    [
-        (ScoredPoints(torch.zeros(1, 2), torch.zeros(1, 2)), "v", "at least 2 points"),
-        (ScoredPoints(torch.zeros(2, 3, 2), torch.zeros(2, 3, 2)), "v", r"shape \(n, d\)"),
-        (torch.zeros(5, 2), "v", "expected ScoredPoints"),
-        (scored_points(5), "w", "statistic must be one of v, u"),
-        (ScoredPoints(torch.ones(5, 2), torch.full((5, 2), torch.nan)), "v", "NaN or infinite"),
-        (ScoredPoints(torch.ones(5, 2), torch.ones(5, 2)), "v", "median distance between points is zero"),
-    ],
-)
-def test_bad_input_is_refused(points, statistic, message):
-    with pytest.raises(InputError, match=message):
-        ksd(points, RBF(), statistic)
 
 
 @pytest.mark.gpu

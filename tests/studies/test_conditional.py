@@ -4,15 +4,14 @@ import pytest
 import torch
 
 from steincritic.rng import Source, generator
-from steincritic_studies.conditional.peers import (
+from studies.conditional.problems import (
     bootstrap_pvalue,
     fscd_pvalue,
     kcsd_pvalue,
-    median_square,
+    problems,
     ratio_pvalues,
     stein_gram,
 )
-from steincritic_studies.conditional.problems import problems
 
 X, Y, SCORE = torch.randn(3, 12, 2, generator=generator(0, "points"), dtype=torch.float64)
 
@@ -50,11 +49,6 @@ def test_the_bootstrap_is_that_of_multinomial_weights():
     observed = n * sum(gram[i, j] for i in range(n) for j in range(n) if i != j) / (n * (n - 1))
     share = sum(float(value > observed) for value in slow) / few
     assert bootstrap_pvalue(gram, seed=5, draws=few) == pytest.approx(share)
-
-
-def test_the_median_is_that_of_all_distances_of_few_rows():
-    distances = sorted(float((a - b).norm()) for i, a in enumerate(X) for b in X[:i])
-    assert median_square(X, seed=0) ** 0.5 == pytest.approx(distances[(len(distances) - 1) // 2])
 
 
 @pytest.mark.parametrize("pvalue", [kcsd_pvalue, fscd_pvalue])

@@ -1,37 +1,49 @@
-"""Digits: the idx format, the logit transform and its inverse, where MNIST is looked for, and bad files."""
+"""Digits: the logit transform, the files of MNIST, the models that learn digits, what is read off critics."""
 
 import gzip
+import math
 import struct
-import sys
-from types import SimpleNamespace
+from dataclasses import replace
+from hashlib import sha256
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from reference import Z_MAX, z_of_mean
 from steincritic.errors import FileFormatError, InputError
+from steincritic.models import GaussianBernoulliRBM, GaussianMixture
 from steincritic.rng import generator
-from steincritic_studies.digits.data import (
-    MIRRORS,
+from studies.digits.data import (
     MNIST_FILES,
     Digits,
-    data_folder,
-    fetch_mnist,
+    as_pixels,
     from_logits,
+    from_pixels,
     mnist,
-    read_idx,
     small_digits,
     to_logits,
 )
+from studies.digits.models import (
+    FlowFit,
+    MachineFit,
+    RescaledModel,
+    _bits,
+    fit_machine,
+    learn,
+    machine_of,
+    model_of,
+)
+from studies.digits.readings import embedding, mean_test, power_proxy, ranking
+from studies.study import Context
 
-IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
+IMAGES, LABELS = "train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"
+CPU = Context(device=torch.device("cpu"))
 
 
-def idx(array):
+def packed(array):
+    """In the idx format, as MNIST is distributed."""
     header = bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape)
-    return header + array.to(torch.uint8).numpy().tobytes()
+    return gzip.compress(header + array.to(torch.uint8).numpy().tobytes())
 
 
 def some_digits(n=6, *, levels=256, seed=0):
@@ -39,49 +51,8 @@ def some_digits(n=6, *, levels=256, seed=0):
     return Digits(pixels, torch.arange(n) % 3, levels)
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, bytes], ids=["packed", "plain"])
-@pytest.mark.parametrize("shape", [(3,), (2, 4, 5)])
-def test_an_idx_file_is_read_as_it_was_written(tmp_path, pack, shape):
-    array = torch.randint(256, shape, generator=generator(1)).to(torch.uint8)
-    (tmp_path / "file").write_bytes(pack(idx(array)))
-    assert torch.equal(read_idx(tmp_path / "file"), array)
-
-
-WHOLE = idx(torch.zeros(2, 4, 5))
-PACKED = gzip.compress(WHOLE, mtime=0)
-BAD_FILES = {
-    "empty": (b"", "not an idx file of bytes: it begins with nothing"),
-    "page": (b"<html>not found</html>", "not an idx file of bytes: it begins with 3c68746d"),
-    "floats": (b"\0\0\x0d" + WHOLE[3:], "not an idx file of bytes"),
-    "cut in its header": (WHOLE[:9], "truncated: its header"),
-    "cut": (WHOLE[:-1], r"truncated: 39 bytes of data for an array of shape \(2, 4, 5\)"),
-    "too long": (WHOLE + b"\0", "too long: 41 bytes"),
-    "packed and cut": (PACKED[:-9], "truncated; remove it and fetch it again"),
-    "packed and changed": (PACKED[:-8] + b"\0" * 8, "damaged"),
-    "cut and packed": (gzip.compress(WHOLE[:-1]), "truncated: 39 bytes"),
-}
-
-
-@pytest.mark.parametrize("kind", BAD_FILES)
-def test_a_file_that_is_no_idx_file_is_named_in_one_line(tmp_path, kind):
-    content, words = BAD_FILES[kind]
-    (tmp_path / "file").write_bytes(content)
-    with pytest.raises(FileFormatError, match=words) as caught:
-        read_idx(tmp_path / "file")
-    assert str(tmp_path / "file") in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_a_file_that_is_not_there_is_said_to_be_missing(tmp_path):
-    with pytest.raises(InputError, match="no such file"):
-        read_idx(tmp_path / "file")
-
-
-@given(level=st.integers(0, 255), seed=st.integers(0, 1000))
-def test_the_transform_is_undone_up_to_the_noise(level, seed):
-    x = to_logits(torch.full((8,), level), levels=256, generator=generator(seed))
-    gray = 256 * from_logits(x)
-    # the noise lies within the level; rounding of the sigmoid and its edge, 1e-9 in levels
-    assert x.isfinite().all() and bool(((gray > level - 1e-6) & (gray < level + 1 + 1e-6)).all())
+def normal(*shape, seed):
+    return torch.randn(*shape, generator=generator(seed, "mnist tests"), dtype=torch.float64)
 
 
 @pytest.mark.parametrize("levels", [256, 17])
@@ -101,106 +72,136 @@ def test_the_noise_is_uniform_over_its_level():
     assert abs(z_of_mean(noise, 0.5)) < Z_MAX and abs(z_of_mean(noise**2, 1 / 3)) < Z_MAX
 
 
-def test_far_points_are_black_or_white():
+def test_far_points_are_black_or_white_and_pixels_two_digits_each():
     assert from_logits(torch.tensor([-1e4, 1e4, 0.0])).tolist() == [0.0, 1.0, 0.5]
+    (text,) = as_pixels(torch.tensor([[-20.0, 20.0, 0.0]]))
+    assert text == "00ff80"
+    assert (255 * from_pixels(text, (1, 3))).tolist() == [[0, 255, 128]]
 
 
-def test_a_class_filter_keeps_images_with_their_labels():
+def test_files_with_the_right_checksums_are_taken_and_no_others(tmp_path, monkeypatch):
     digits = some_digits()
-    only = digits.only(1, 2)
-    assert only.labels.tolist() == [1, 2, 1, 2] and len(only) == 4
-    assert torch.equal(only.pixels, digits.pixels[[1, 2, 4, 5]]) and only.levels == digits.levels
-    with pytest.raises(InputError, match="no images of class 7; the classes are 0, 1, 2"):
-        digits.only(1, 7)
+    monkeypatch.setenv("STEINCRITIC_DATA", str(tmp_path))
+    with pytest.raises(InputError, match=rf"no {LABELS} in .*STEINCRITIC_DATA.*fetch_mnist"):
+        mnist()
+    for name, array in {IMAGES: digits.pixels, LABELS: digits.labels}.items():
+        (tmp_path / name).write_bytes(packed(array))
+        monkeypatch.setitem(MNIST_FILES, name, sha256(packed(array)).hexdigest())
+    read = mnist()
+    assert torch.equal(read.pixels, digits.pixels) and torch.equal(read.labels, digits.labels)
+    (tmp_path / IMAGES).write_bytes((tmp_path / IMAGES).read_bytes()[:-9])
+    with pytest.raises(FileFormatError, match=IMAGES):
+        mnist()
 
 
-def test_the_small_digits_need_no_download():
+def test_a_rescaled_model_is_the_model_in_other_units():
+    location, scale = torch.tensor([1.0, -2.0]).double(), torch.tensor([0.5, 3.0]).double()
+    whole = GaussianMixture([[1.0, -2.0]], [[[0.25, 0.0], [0.0, 9.0]]])
+    model = RescaledModel(GaussianMixture([[0.0, 0.0]]), location, scale)
+    x = whole.sample(12, seed=0)
+    torch.testing.assert_close(model.score(x), whole.score(x))
+    draws = model.sample(20_000, seed=1)
+    # five standard errors of a mean
+    assert bool(((draws.mean(0) - location).abs() < 5 * scale / 20_000**0.5).all())
+
+
+class Logistic:
+    """Independent logistic pixels, which the logit makes uniform: log2(levels) bits each."""
+
+    location, scale = torch.zeros(64).double(), torch.ones(64).double()
+
+    def log_prob(self, x):
+        return (torch.nn.functional.logsigmoid(x) + torch.nn.functional.logsigmoid(-x)).sum(1)
+
+
+def test_uniform_images_cost_all_their_bits():
     pytest.importorskip("sklearn")
-    digits = small_digits()
-    assert digits.image_shape == (8, 8) and len(digits) == 1797 and digits.levels == 17
-    assert int(digits.pixels.max()) == 16 and digits.labels.unique().tolist() == list(range(10))
-    assert digits[:5].logits(seed=0).shape == (5, 64)
+    bits = _bits(Logistic, small_digits()[:50], seed=0)
+    assert bits == pytest.approx(math.log2(17), abs=1e-4)  # the edge of 1e-6 that keeps logits finite
 
 
-def test_without_scikit_learn_the_way_to_it_is_said(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
-    with pytest.raises(InputError, match="pip install"):
-        small_digits()
+@pytest.mark.parametrize("name", ["flow", "machine"])
+def test_a_model_learns_digits_is_kept_and_sampled(name, tmp_path):
+    pytest.importorskip("sklearn")
+    if name == "flow":
+        pytest.importorskip("zuko")
+        fit = FlowFit(transforms=2, hidden=(32,), steps=60, batch_size=64, copies=1)
+    else:
+        fit = MachineFit(hidden=16, sweeps=50, steps=300, log_every=100)
+    digits, common = small_digits(), {"context": CPU, "seed": 0}
+    learned, facts = learn(fit, digits[:900], digits[900:], tmp_path / "file", **common)
+    if name == "flow":
+        assert facts["bits_per_pixel"] < math.log2(17)  # better than uniform
+    model = model_of(fit, learned)
+    x = model.sample(7, seed=3)
+    assert x.shape == (7, 64) and bool(model.score(x).isfinite().all())
+    again, same = learn(fit, digits[:900], digits[900:], tmp_path / "file", **common)
+    assert same == facts and torch.equal(model_of(fit, again).score(x), model.score(x))
+    with pytest.raises(InputError, match="other data or settings"):
+        learn(replace(fit, steps=61), digits[:900], digits[900:], tmp_path / "file", **common)
 
 
-def test_the_folder_is_the_argument_or_the_variable_or_the_usual_place(monkeypatch, tmp_path):
-    monkeypatch.delenv("STEINCRITIC_DATA", raising=False)
-    assert str(data_folder()) == "data/mnist"
-    monkeypatch.setenv("STEINCRITIC_DATA", "elsewhere")
-    assert str(data_folder()) == "elsewhere" and data_folder(tmp_path) == tmp_path
+def test_the_machine_learns_what_its_start_does_not_know():
+    """Score matching on digits held out: half the squared score plus its divergence, lower if nearer."""
+    pytest.importorskip("sklearn")
+    digits, fit = small_digits(), MachineFit(hidden=16, sweeps=50, steps=300)
+    learned, _ = fit_machine(fit, digits[:900], CPU, 0)
+    x = digits[900:1000].logits(seed=1)
+
+    def matching(model):
+        y = x.clone().requires_grad_()
+        score = model.score(y)
+        divergence = sum(
+            torch.autograd.grad(s.sum(), y, retain_graph=True)[0][:, j] for j, s in enumerate(score.T)
+        )
+        return float((0.5 * score.square().sum(1) + divergence).detach().mean())
+
+    start = GaussianBernoulliRBM(torch.zeros(64, 1), x.mean(0), [0.0])
+    assert matching(machine_of(fit, learned)) < matching(start) - 5
 
 
-def test_a_missing_folder_or_file_says_where_to_put_the_four_files(tmp_path):
-    with pytest.raises(InputError, match=f"no folder {tmp_path / 'none'}") as caught:
-        mnist(tmp_path / "none")
-    for name in (*MNIST_FILES, "STEINCRITIC_DATA", "fetch_mnist"):
-        assert name in str(caught.value)
-    with pytest.raises(InputError, match=rf"no {IMAGES}\.gz in {tmp_path}"):
-        mnist(tmp_path)
-    with pytest.raises(InputError, match="part must be one of train, test"):
-        mnist(tmp_path, part="validation")
+def test_the_power_proxy_is_the_mean_over_the_two_standard_errors():
+    data, null = normal(3, 40, seed=0) + 1, 2 * normal(3, 40, seed=1)
+    for k, value in enumerate(power_proxy(data, null).tolist()):
+        spread = sum(float(((w - w.mean()) ** 2).sum()) ** 0.5 / 40 for w in (data[k], null[k]))
+        assert value == pytest.approx(float(data[k].mean()) / spread, rel=1e-12)  # rounding
 
 
-@pytest.mark.parametrize("ending", [".gz", ""])
-def test_other_content_under_mnists_names_is_refused(tmp_path, ending):
-    pack = gzip.compress if ending else bytes
-    (tmp_path / (IMAGES + ending)).write_bytes(pack(idx(torch.zeros(3, 28, 28))))
-    with pytest.raises(FileFormatError, match="is not MNIST's: SHA-256 of its content is"):
-        mnist(tmp_path)
+def test_far_points_are_ranked_first_and_listed_and_near_ones_hardly():
+    foreign = torch.arange(1000) < 50
+    values, reference = normal(1000, seed=2) + 8 * foreign, normal(5000, seed=3)
+    ranks = ranking(values, foreign, reference, shown=12, fdr=0.1)
+    assert ranks["recall"] == 1 and ranks["listed"] >= 50 and ranks["highest"] == 12
+    # mean 0.1 (1 - 0.05) of about 55 listed, binomial spread 0.04
+    assert ranks["false_share"] < 0.1 + Z_MAX * 0.04
+    above = (
+        (values[foreign][:, None] > values[~foreign]).double().mean()
+    )  # the chance that a foreign one leads
+    assert ranks["roc_area"] == pytest.approx(float(above), rel=1e-12)
+    nothing = ranking(normal(1000, seed=4), foreign, reference, shown=12, fdr=1e-6)
+    assert (nothing["listed"], nothing["false_share"], nothing["recall"]) == (0, 0.0, 0.0)
 
 
-def test_files_with_the_right_checksums_are_taken(tmp_path, monkeypatch):
-    from hashlib import sha256
-
-    content = {IMAGES: idx(some_digits().pixels), LABELS: idx(some_digits().labels)}
-    for name, data in content.items():
-        (tmp_path / name).write_bytes(data)
-        own = SimpleNamespace(content=sha256(data).hexdigest())
-        monkeypatch.setitem(MNIST_FILES, name, own)
-    digits = mnist(tmp_path)
-    assert torch.equal(digits.pixels, some_digits().pixels) and digits.labels.dtype == torch.int64
+@pytest.mark.parametrize(("shift", "rejected"), [(0.0, False), (1.0, True)])
+def test_the_test_sees_a_shift_and_nothing_else(shift, rejected):
+    judged, pool = normal(4000, seed=5) + shift, normal(5000, seed=6)
+    test, null = mean_test(normal(100, seed=7) + shift, judged, pool, draws=199, seed=8)
+    assert len(null) == 199 and (test["pvalue"] <= 0.05) == rejected
+    assert (test["separation"] > Z_MAX) == rejected  # the shift is ten standard errors
+    assert (test["power"] > 0.99) == rejected
 
 
-def test_downloading_without_pooch_says_how_to_get_it(monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "pooch", None)
-    with pytest.raises(InputError, match=r"pip install 'steincritic\[mnist\]'"):
-        fetch_mnist(tmp_path)
+def test_a_map_keeps_all_foreign_points():
+    pytest.importorskip("sklearn")
+    foreign = torch.arange(60) < 7
+    drawn = embedding(normal(60, 60, seed=10), normal(60, seed=11), foreign, kept=20, seed=1)
+    assert {len(column) for column in drawn.values()} == {20} and sum(drawn["foreign"]) == 7
+    assert all(0 <= value <= 999 for value in drawn["x"] + drawn["y"])
 
 
-def test_the_second_mirror_is_asked_where_the_first_fails(monkeypatch, tmp_path):
-    asked = []
-
-    def retrieve(url, known_hash, *, fname, path):
-        asked.append(url)
-        if url.startswith(MIRRORS[0]):
-            raise ValueError("SHA256 hash of downloaded file does not match\nthe known hash")
-        assert known_hash == f"sha256:{MNIST_FILES[fname.removesuffix('.gz')].packed}" and path == tmp_path
-
-    monkeypatch.setitem(sys.modules, "pooch", SimpleNamespace(retrieve=retrieve))
-    assert fetch_mnist(tmp_path) == tmp_path
-    assert len(asked) == 8 and asked[1] == f"{MIRRORS[1]}{IMAGES}.gz"
-    monkeypatch.setattr("steincritic_studies.digits.data.MIRRORS", MIRRORS[:1])
-    with pytest.raises(InputError, match=r"could not download train-images.* does not match the known hash"):
-        fetch_mnist(tmp_path)
-
-
-def test_mnist_itself_where_it_is():
-    if not (data_folder() / f"{IMAGES}.gz").is_file():
-        pytest.skip("no MNIST here")
-    digits = mnist(part="test")
-    assert digits.image_shape == (28, 28) and len(digits) == 10_000
-    assert len(digits.only(1)) == 1135
-
-
-def test_one_image_is_a_set_of_one_and_no_class_is_a_mistake():
-    digits = small_digits()
-    assert repr(digits) == "Digits(1797 images of 8 x 8 in 17 gray levels)"
-    assert digits[3].pixels.shape == digits[-1].pixels.shape == (1, 8, 8)
-    assert torch.equal(digits[-1].labels, digits.labels[-1:])
-    with pytest.raises(InputError, match="name the classes"):
-        digits.only()
+def test_without_mnist_the_command_says_how_to_get_it(reproduce, tmp_path, monkeypatch):
+    monkeypatch.setenv("STEINCRITIC_DATA", str(tmp_path / "none"))
+    code, _, error = reproduce(f"mnist --device cpu --out {tmp_path / 'out'}")
+    assert code == 2 and len(error.splitlines()) == 1
+    assert str(tmp_path / "none") in error and "fetch_mnist" in error
+    assert not (tmp_path / "out").exists()

@@ -8,18 +8,12 @@ import pytest
 import torch
 from torch.distributions import Bernoulli, MultivariateNormal, Normal
 
-from steincritic.errors import FileFormatError, InputError
+from steincritic.errors import InputError
 from steincritic.rng import generator
-from steincritic_studies.lc2st import data
-from steincritic_studies.lc2st.experiment import STUDY, Lc2stJob, made_up, run_job
-from steincritic_studies.lc2st.published import POWER, SIMULATIONS
-from steincritic_studies.lc2st.tasks import (
-    BernoulliGlm,
-    GaussianLinearUniform,
-    Slcp,
-    TwoMoons,
-    smooth_precision,
-)
+from studies.laws import stein_z
+from studies.lc2st import data
+from studies.lc2st.experiment import DrawsCell, count, task_and_draws
+from studies.lc2st.tasks import BernoulliGlm, GaussianLinearUniform, Slcp, TwoMoons, smooth_precision
 
 FAR = 5.0  # standard errors
 GAP, HEIGHT = 0.4, 0.3  # of two moons: x = (0.25 - GAP, HEIGHT)
@@ -48,9 +42,8 @@ def gaussian(theta):
 
 def slcp(theta):
     s = theta[:, 2:4].square()
-    rho = theta[:, 4].tanh()
     covariance = torch.diag_embed(s.square() + 1e-6)
-    covariance[:, 0, 1] = covariance[:, 1, 0] = rho * s[:, 0] * s[:, 1]
+    covariance[:, 0, 1] = covariance[:, 1, 0] = theta[:, 4].tanh() * s[:, 0] * s[:, 1]
     law = MultivariateNormal(theta[:, None, :2], covariance[:, None])
     return law.log_prob(FOUR_POINTS.view(4, 2)).sum(1)
 
@@ -73,21 +66,20 @@ def moons(n, *, radius=1.0, seed=0):
 
 MOONS = TwoMoons(torch.tensor([0.25 - GAP, HEIGHT], dtype=torch.float64))
 CASES = {
-    "glm": (BernoulliGlm(SPIKES, DESIGN), glm, normals(50, 4, seed=3)),
-    "gaussian": (GaussianLinearUniform(MEAN), gaussian, 1.9 * uniforms(50, 3) - 0.95),
-    "slcp": (Slcp(FOUR_POINTS), slcp, 5.8 * uniforms(50, 5) - 2.9),
-    "two moons": (MOONS, two_moons, moons(50)),
+    "glm": (BernoulliGlm(SPIKES, DESIGN), glm, normals(50, 4, seed=3), []),
+    "gaussian": (GaussianLinearUniform(MEAN), gaussian, 1.9 * uniforms(50, 3) - 0.95, [[0.0, 1.0, 0.0]]),
+    "slcp": (Slcp(FOUR_POINTS), slcp, 5.8 * uniforms(50, 5) - 2.9, [[3.0] * 5]),
+    "two moons": (MOONS, two_moons, moons(50), [[0.0, 0.0], [1.2, 0.0]]),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_density_is_that_of_theta_less_the_change_of_coordinates(name):
-    q, log_posterior, theta = CASES[name]
-    assert q.inside(theta).all()
+    q, log_posterior, theta, outside = CASES[name]
+    assert q.inside(theta).all() and not any(q.inside(torch.tensor([place])) for place in outside)
     slopes = torch.func.vmap(torch.func.jacrev(lambda row: q.unconstrain(row[None])[0]))(theta)
     wanted = log_posterior(theta) - torch.linalg.slogdet(slopes).logabsdet
-    got = q.log_prob(q.unconstrain(theta))
-    shift = got - wanted  # a constant: both are unnormalized
+    shift = q.log_prob(q.unconstrain(theta)) - wanted  # a constant: both are unnormalized
     size = 1 + wanted.abs()
     assert float(((shift - shift.median()) / size).abs().max()) < 1e-8  # rounding of exponents up to 1e8
 
@@ -95,21 +87,10 @@ def test_the_density_is_that_of_theta_less_the_change_of_coordinates(name):
 @pytest.mark.parametrize(("radius", "is_posterior"), [(1.0, True), (1.02, False)])
 def test_stein_moments_of_the_joined_moons_vanish_for_their_draws_alone(radius, is_posterior):
     y = MOONS.unconstrain(moons(20_000, radius=radius))
-    values = MOONS.score(y) * (y - y.mean(0)) + 1
-    z = values.mean(0) / values.std(0) * len(y) ** 0.5
-    assert bool((z.abs() < FAR).all()) == is_posterior
+    assert bool((stein_z(y, MOONS.score(y)).abs() < FAR).all()) == is_posterior
 
 
-def test_draws_beyond_the_box_or_between_the_moons_are_outside():
-    theta = torch.tensor([[0.0, 0.0], [1.2, 0.0], [0.6, 0.6]], dtype=torch.float64)
-    assert MOONS.inside(theta).tolist() == [False, False, True]
-    assert not Slcp(FOUR_POINTS).inside(torch.full((1, 5), 3.0)).any()
-    with pytest.raises(InputError, match="are not written out here"):
-        TwoMoons(torch.tensor([0.5, 0.0]))
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
+def test_files_are_read_as_they_are_published(tmp_path, monkeypatch):
     """Both repositories, as far as they are read, with made-up numbers."""
     monkeypatch.setenv(data.FOLDER_VARIABLE, str(tmp_path))
     place = tmp_path / "sbibm/sbibm/tasks/bernoulli_glm/files/num_observation_2"
@@ -118,50 +99,22 @@ def folder(tmp_path, monkeypatch):
     (place / "reference_posterior_samples.csv.bz2").write_bytes(bz2.compress(b"a,b\n1.0,2.0\n3.0,4.0\n"))
     design = torch.arange(1000, dtype=torch.float32).numpy().astype("<f4").tobytes()
     (place.parent / "design_matrix.pt").write_bytes(b"\x80\x02" + (1000).to_bytes(8, "little") + design)
-    draws = tmp_path / "lc2st/saved_experiments/neurips2023/exp_2/bernoulli_glm/npe_100"
-    draws.mkdir(parents=True)
-    with zipfile.ZipFile(draws / "npe_samples_obs_n_eval_10000.pkl", "w") as archive:
+    published = tmp_path / "lc2st/saved_experiments/neurips2023/exp_2/bernoulli_glm/npe_100"
+    published.mkdir(parents=True)
+    with zipfile.ZipFile(published / "npe_samples_obs_n_eval_10000.pkl", "w") as archive:
         for k in range(10):
             archive.writestr(f"archive/data/{k}", torch.full((3, 10), float(k)).numpy().tobytes())
-    for read in (data.posterior, data.reference_draws, data.npe_draws):
-        read.cache_clear()
-    yield tmp_path
-    for read in (data.posterior, data.reference_draws, data.npe_draws):
-        read.cache_clear()
-
-
-def test_files_are_read_as_they_are_published(folder):
     q = data.posterior("bernoulli_glm", 2)
     assert q.design[3, 4] == 34 and q.observation[:3].tolist() == [1, 0, 1]
-    assert data.reference_draws("bernoulli_glm", 2).tolist() == [[1, 2], [3, 4]]
-    assert torch.equal(data.npe_draws("bernoulli_glm", 100, 2), torch.ones(3, 10, dtype=torch.float64))
-
-
-def test_what_is_missing_or_damaged_is_named(folder):
+    assert data.draws("bernoulli_glm", 2, 0).tolist() == [[1, 2], [3, 4]]
+    assert torch.equal(data.draws("bernoulli_glm", 2, 100), torch.ones(3, 10, dtype=torch.float64))
     with pytest.raises(InputError, match=r"slcp.*clone JuliaLinhart/lc2st and .* STEINCRITIC_SBI"):
         data.posterior("slcp", 1)
-    (path,) = folder.rglob("npe_samples*")
-    path.write_bytes(b"not a zip file")
-    with pytest.raises(FileFormatError, match="does not hold ten tensors of 10 columns; fetch it again"):
-        data.npe_draws("bernoulli_glm", 100, 2)
-    (path,) = folder.rglob("design_matrix.pt")
-    path.write_bytes(b"too short")
-    data.posterior.cache_clear()
-    with pytest.raises(FileFormatError, match="does not end with 1000 numbers"):
-        data.posterior("bernoulli_glm", 2)
 
 
-def test_subsets_are_disjoint_and_end_with_the_draws():
-    common = {"task": "gaussian_linear_uniform", "observation": 1, "seed": 0, "tiny": True}
-    job = Lc2stJob(simulations=100, n=300, method="ksd", part=0, subsets=5, **common)
-    q, theta = made_up(job)
-    (row,) = run_job(job)["rows"]
-    assert row["runs"] == int(q.inside(theta).sum()) // 300 < 5
-    (row,) = run_job(Lc2stJob(simulations=100, n=300, method="ksd", part=1, subsets=5, **common))["rows"]
-    assert row["runs"] == row["rejections"] == 0
-
-
-def test_published_powers_are_of_the_tasks_and_sizes_of_the_study():
-    assert set(POWER) == set(STUDY.full.tasks) and SIMULATIONS == STUDY.full.simulations
-    for rows in POWER.values():
-        assert all(len(row) == len(SIMULATIONS) for row in rows.values())
+def test_subsets_end_with_the_draws():
+    common = {"problem": "any", "observation": 1, "simulations": 100, "n": 300, "method": "ksd", "tiny": True}
+    cells = [DrawsCell(part=part, runs=2, **common) for part in (0, 1)]
+    q, theta = task_and_draws(cells[0])
+    runs = [count(cell)["rows"][0]["runs"]["1"] for cell in cells]
+    assert sum(runs) == int(q.inside(theta).sum()) // 300 and runs[1] < 2 == runs[0]

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from steincritic.errors import FileFormatError, InputError
-from steincritic.files import plain
-from steincritic_studies.record import Record, environment
+from studies.record import Record, environment
 
 
 @dataclass(frozen=True)
@@ -21,7 +20,7 @@ class Settings:
 
 RECORD = Record(
     name="gm-2d",
-    command="steincritic reproduce gm-2d",
+    command="python -m studies gm-2d",
     config={"type": "Settings", "inner": Settings(0.5, (3, 4)), "folder": Path("out")},
     seed=2**61 + 1,
     results={
@@ -46,17 +45,13 @@ def test_a_record_comes_back_from_its_file(tmp_path):
     assert loaded.seconds["training"] == pytest.approx(1.23456789, rel=1e-6)  # seven digits are kept
 
 
-def test_values_that_are_not_finite_become_null(tmp_path):
+def test_values_that_are_not_finite_become_null_and_saving_again_changes_no_byte(tmp_path):
     RECORD.save(tmp_path / "record.json")
+    Record.load(tmp_path / "record.json").save(tmp_path / "again.json")
+    assert (tmp_path / "record.json").read_bytes() == (tmp_path / "again.json").read_bytes()
     assert Record.load(tmp_path / "record.json").results["curve"] == [[1.0, 2.5], [None, None]]
     text = (tmp_path / "record.json").read_text()
     json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
-
-
-def test_saving_what_was_loaded_changes_no_byte(tmp_path):
-    RECORD.save(tmp_path / "one.json")
-    Record.load(tmp_path / "one.json").save(tmp_path / "two.json")
-    assert (tmp_path / "one.json").read_bytes() == (tmp_path / "two.json").read_bytes()
 
 
 def test_saving_replaces_the_whole_file_or_nothing(tmp_path, monkeypatch):
@@ -74,51 +69,15 @@ def test_saving_replaces_the_whole_file_or_nothing(tmp_path, monkeypatch):
     assert path.read_bytes() == before and os.listdir(tmp_path) == ["record.json"]
 
 
-def test_what_json_cannot_hold_is_refused_before_anything_is_written(tmp_path):
-    with pytest.raises(TypeError):
-        replace(RECORD, results={"x": object()}).save(tmp_path / "record.json")
-    assert os.listdir(tmp_path) == []
-
-
-def content(**changes):
-    """A record of the time before they had a hash."""
-    kept = {"format": "steincritic-record-1", **plain(RECORD)}
-    return json.dumps({k: v for k, v in (kept | changes).items() if v is not ...}).encode()
-
-
-@pytest.mark.parametrize(
-    "damaged",
-    [
-        b"",
-        b"{",
-        b"\xff\xfe\x00",
-        b"[1, 2]",
-        b"3",
-        b"null",
-        b"{}",
-        content()[:-20],
-        content(format="steincritic-record-99"),
-        content(format=...),
-        content(results=...),
-        content(more=1),
-    ],
-)
+@pytest.mark.parametrize("damaged", [b"", b"\xff\xfe\x00", b"[1, 2]", b"{}", ...])
 def test_files_that_are_no_records_are_refused_in_one_line(tmp_path, damaged):
     path = tmp_path / "record.json"
-    path.write_bytes(damaged)
+    RECORD.save(path)
+    changed = path.read_text().replace('"missing": null', '"missing": 1').encode()
+    path.write_bytes(changed if damaged is ... else damaged)
     with pytest.raises(FileFormatError, match=r"record\.json is not a steincritic record: ") as caught:
         Record.load(path)
     assert "\n" not in str(caught.value)
-
-
-def test_the_content_that_those_were_made_from_is_a_record(tmp_path):
-    (tmp_path / "record.json").write_bytes(content())
-    assert Record.load(tmp_path / "record.json").name == "gm-2d"
-
-
-def test_a_missing_record_is_told(tmp_path):
-    with pytest.raises(InputError, match="no record at"):
-        Record.load(tmp_path / "record.json")
 
 
 def test_the_environment_names_versions_and_kinds_and_no_machine():

@@ -1,4 +1,4 @@
-"""Every fault of the zoo is drawn as it says, and is a fault; the table tells what the record holds."""
+"""Every fault of the zoo is drawn as it says, and is a fault."""
 
 import math
 from dataclasses import replace
@@ -7,16 +7,10 @@ import pytest
 import torch
 
 from model_contract import ModelContract, cases, own
-from steincritic.files import plain
 from steincritic.models import GaussianBernoulliRBM, GaussianMixture
-from steincritic.models.base import DensityModel
-from steincritic_studies.record import Record, environment
-from steincritic_studies.zoo import experiment
-from steincritic_studies.zoo.faults import ZOO
-from steincritic_studies.zoo.figures import zoo_table
-from steincritic_studies.zoo.models import Banana, Student
+from studies.laws import Banana, Student
+from studies.zoo.faults import ZOO
 
-MANY = 30_000
 FAR = 6.0  # standard errors, which one of 40,000 normal averages exceeds once in 12,000 times
 SINGLE = {"rounding": 1e-5}  # draws are float32
 
@@ -36,6 +30,11 @@ def quick(fault):
     q = fault.model
     machine = GaussianBernoulliRBM(q.weights, q.visible_bias, q.hidden_bias, sweeps=20)
     return replace(fault, model=machine, strength=5 * fault.strength)
+
+
+def many(fault):
+    """Draws that show the difference: rotated modes look most like the model."""
+    return 30_000 if "rotated" in fault.name else 10_000
 
 
 every_fault = pytest.mark.parametrize("fault", [quick(fault) for fault in ZOO], ids=lambda fault: fault.name)
@@ -68,7 +67,7 @@ def averages(model, x, frame):
 
 def distance(fault, x):
     """Standard errors between the points and draws of the model, for the function where they differ most."""
-    draws = fault.model.sample(MANY, seed=5).double()
+    draws = fault.model.sample(many(fault), seed=5).double()
     frame = draws.mean(0), draws.std(0)
     (a, u), (b, v) = averages(fault.model, x.double(), frame), averages(fault.model, draws, frame)
     error = (u + v).clamp(min=0).sqrt()
@@ -77,38 +76,21 @@ def distance(fault, x):
 
 
 @every_fault
-def test_datasets_have_their_shape_and_the_seed_decides_them(fault):
+def test_the_seed_decides_datasets(fault):
     x = fault.datasets(3, seed=1, n=20)
     assert x.shape == (3, 20, fault.model.dim) and x.dtype == torch.float32 and bool(x.isfinite().all())
-    assert torch.equal(x, fault.datasets(3, seed=1, n=20))
+    assert torch.equal(x, fault.datasets(3, seed=1, n=20)) and not torch.equal(x[0], x[1])
     assert not torch.equal(x, fault.datasets(3, seed=2, n=20))
-    assert not torch.equal(x[0], x[1])
-
-
-@every_fault
-def test_the_model_knows_its_score(fault):
-    x = fault.model.sample(10, seed=3).double()
-    score = fault.model.score(x)
-    assert score.shape == x.shape == (10, fault.model.dim)
-    assert isinstance(fault.model, DensityModel)
-    y = x.clone().requires_grad_()
-    (gradient,) = torch.autograd.grad(fault.model.log_prob(y).sum(), y)
-    bound = 1e-6 * float(score.abs().max())  # float32 parameters of the machine; condition 1e6 of a normal
-    torch.testing.assert_close(score, gradient, rtol=0, atol=bound)
 
 
 @every_fault
 def test_the_truth_differs_from_the_model(fault):
-    assert distance(fault, fault.datasets(1, seed=4, n=MANY)[0]) > FAR
-    assert distance(fault, fault.model.sample(MANY, seed=6).float()) < FAR  # the twin
+    assert distance(fault, fault.datasets(1, seed=4, n=many(fault))[0]) > FAR
+    assert distance(fault, fault.model.sample(many(fault), seed=6).float()) < FAR  # the twin
 
 
-def test_faults_have_their_own_names_and_sizes():
+def test_faults_have_their_own_names():
     assert len({fault.name for fault in ZOO}) == len({fault.pattern for fault in ZOO}) == len(ZOO)
-    assert all(fault.n >= 20 and "|" not in fault.name for fault in ZOO)
-    assert experiment.TUNING != experiment.REPORTED
-    assert experiment.DEFAULT in experiment.methods(tiny=True)
-    assert set(experiment.methods(tiny=True)) <= set(experiment.methods(tiny=False))
 
 
 def test_another_strength_is_another_name_with_the_same_random_numbers():
@@ -117,23 +99,3 @@ def test_another_strength_is_another_name_with_the_same_random_numbers():
     assert weaker.name == "every mean is 0.01"
     difference = fault.datasets(2, seed=0) - weaker.datasets(2, seed=0)
     torch.testing.assert_close(difference, torch.full_like(difference, 0.03), rtol=0, atol=1e-6)  # float32
-
-
-def test_regret_is_what_the_default_lacks_to_the_best():
-    powers = {"easy": (0.9, 1.0), "hard": (0.5, 0.2)}
-    rows = [
-        {
-            "kind": "mean", "fault": fault, "d": 2, "n": 50, "method": method, "power": power, "trials": 10,
-            "device": "CPU",
-        }
-        for fault, pair in powers.items()
-        for method, power in zip(("crossfit", "other"), pair, strict=True)
-    ]  # fmt: skip
-    record = Record(
-        name="fault-zoo", command="", config={}, seed=0, seconds={"total": 1.0},
-        results=plain({"rows": rows, "default": "crossfit"}), environment=environment(torch.device("cpu")),
-    )  # fmt: skip
-    text = zoo_table(record)
-    assert "| mean | easy | 2 | 50 | 0.90 | 1.00 | 1.00 (other) | 0.10 |" in text
-    assert "| mean | hard | 2 | 50 | 0.50 | 0.20 | 0.50 (crossfit) | 0.00 |" in text
-    assert "|  | mean |  |  | 0.70 | 0.60 | 0.75 | 0.05 (worst 0.10) |" in text

@@ -1,6 +1,7 @@
 """Training in banks: independence, schedules, failures."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,9 +12,9 @@ from steincritic.data import ScoredPoints, problem, scored
 from steincritic.errors import DivergedError, InputError
 from steincritic.models import GaussianMixture
 from steincritic.rng import Streams
-from steincritic.training import Adaptive, Gap, Staged, Training, Yardsticks, always, fit_bank, fixed, lanes
+from steincritic.training import Adaptive, Gap, Staged, Training, Yardsticks, always, fit_bank, fixed
 from steincritic.training import fit as fit_module
-from steincritic.training.lanes import Group
+from steincritic.training.steps import Lane, written_gradient
 
 PAIR = problem("gm-2d")
 Q3 = GaussianMixture([[0.0, 0.0, 0.0]])
@@ -27,7 +28,7 @@ STAGINGS = [
 
 
 def settings(**changes):
-    return Training(**{**vars(TRAINING), **changes})
+    return replace(TRAINING, **changes)
 
 
 def data(n=20, *, dim=2, seed=0):
@@ -36,12 +37,8 @@ def data(n=20, *, dim=2, seed=0):
     return scored(Q3, Q3.sample(n, seed=seed) + 0.5)
 
 
-def stack(sets):
-    return ScoredPoints(torch.stack([s.x for s in sets]), torch.stack([s.score for s in sets]))
-
-
 def weights(fitted):
-    return [value for bank in fitted.snapshots.banks for value in bank.parameters.values()]
+    return list(fitted.bank.parameters.values())
 
 
 def assert_same(one, other, **tolerance):
@@ -59,7 +56,7 @@ TO_ROUNDING = {"rtol": 1e-8, "atol": 1e-10}
 
 @pytest.mark.parametrize("divergence", ["exact", "gaussian", "rademacher"])
 @pytest.mark.parametrize("budget", [2**19, 1], ids=["one group", "a group a member"])
-@pytest.mark.parametrize("looks", [True, False], ids=["step by step", "in lanes"])
+@pytest.mark.parametrize("looks", [True, False], ids=["a staging looks", "none looks"])
 def test_a_member_is_the_same_alone_and_among_others(divergence, budget, looks, monkeypatch):
     monkeypatch.setattr(fit_module, "tile_budget", lambda device: budget)
     monkeypatch.setattr(fit_module, "_LANE", budget)
@@ -68,7 +65,7 @@ def test_a_member_is_the_same_alone_and_among_others(divergence, budget, looks, 
     validation = always(data(15, dim=3, seed=9))
     training, yardsticks = settings(divergence=divergence), Yardsticks(validation=validation)
     rest = {"network": NET, "training": training, "yardsticks": yardsticks}
-    bank = fit_bank(stack(sets), staging=stagings, seeds=[4, 5, 6], **rest)
+    bank = fit_bank(ScoredPoints.stack(sets), staging=stagings, seeds=[4, 5, 6], **rest)
     for k in range(3):
         alone = fit_bank(sets[k], staging=stagings[k], seeds=[4 + k], **rest)
         assert_same(bank[k : k + 1], alone, **TO_ROUNDING)
@@ -97,19 +94,10 @@ def test_a_rerun_is_the_same_run(dtype, dim):
     assert not torch.equal(weights(run(1))[0], weights(run(2))[0])
 
 
-@pytest.mark.parametrize("network", [NET, MLP(hidden=(6,), learnable_slope=True, activation="tanh")])
+@pytest.mark.parametrize("network", [NET, MLP(hidden=(6,)), ModuleNetwork(small_module(2, seed=0))])
 @pytest.mark.parametrize("divergence", ["exact", "gaussian"])
 def test_the_loss_decreases(network, divergence):
     training = settings(epochs=15, divergence=divergence)
-    loss = fit_bank(data(60), staging=fixed(0.5), seeds=[0], network=network, training=training).history[
-        "loss"
-    ]
-    assert float(loss[-3:].mean()) < float(loss[0])
-
-
-def test_a_module_learns_too():
-    training = settings(epochs=15)
-    network = ModuleNetwork(small_module(2, seed=0))
     loss = fit_bank(data(60), staging=fixed(0.5), seeds=[0], network=network, training=training).history[
         "loss"
     ]
@@ -149,43 +137,26 @@ def test_training_is_adam_on_the_loss_with_counted_batches_and_probes(divergence
             loss.backward()
             adam.step()
             step += 1
-    for name, value in fitted.snapshots.banks[0].parameters.items():
+    for name, value in fitted.bank.parameters.items():
         torch.testing.assert_close(value, leaves[name].detach(), **TO_ROUNDING)
-
-
-@pytest.mark.parametrize(("n", "batch_size"), [(20, 7), (5, 8), (16, 8), (9, 1)])
-def test_any_number_of_points_is_cut_into_batches(n, batch_size):
-    training = settings(batch_size=batch_size)
-    fitted = fit_bank(data(n), staging=fixed(0.5), seeds=[0], network=NET, training=training)
-    assert fitted.history.epochs == 3 and not any(fitted.failures)
 
 
 def watch_steps(monkeypatch, note):
     """Call it with the points of every step."""
-    gradient, several = Group.gradient, lanes._probed_steps
-
-    def watched(self, x, *rest):
-        note(x)
-        return gradient(self, x, *rest)
-
-    def watched_several(lane, adam, x, *rest):
-        for one in x:
-            note(one)
-        return several(lane, adam, x, *rest)
-
-    monkeypatch.setattr(Group, "gradient", watched)
-    monkeypatch.setattr(lanes, "_probed_steps", watched_several)
+    gradient = Lane._gradient
+    monkeypatch.setattr(Lane, "_gradient", lambda self, x, *rest: note(x) or gradient(self, x, *rest))
 
 
-@pytest.mark.parametrize("staging", [STAGINGS[0], STAGINGS[2]], ids=["in lanes", "step by step"])
-def test_every_point_is_seen_once_an_epoch(staging, monkeypatch):
+@pytest.mark.parametrize(("batch", "sizes"), [(7, [7, 7, 6]), (30, [20]), (10, [10, 10]), (1, [1] * 20)])
+@pytest.mark.parametrize("staging", [STAGINGS[0], STAGINGS[2], replace(STAGINGS[2], every=2)])
+def test_every_point_is_seen_once_an_epoch(batch, sizes, staging, monkeypatch):
     seen, points = [], data(20)
     watch_steps(monkeypatch, lambda x: seen.append(x[0].clone()))
-    training, yardsticks = settings(epochs=2, batch_size=7), Yardsticks(validation=always(points))
+    training, yardsticks = settings(epochs=2, batch_size=batch), Yardsticks(validation=always(points))
     fit_bank(points, staging=staging, seeds=[3], network=NET, training=training, yardsticks=yardsticks)
     order = Streams.from_seeds([3]).permutations(1, 20)[0]
-    assert [len(part) for part in seen] == [7, 7, 6] * 2
-    assert torch.equal(torch.cat(seen[3:]), points.x[order])
+    assert [len(part) for part in seen] == sizes * 2
+    assert torch.equal(torch.cat(seen[len(sizes) :]), points.x[order])
 
 
 @pytest.mark.parametrize("every", [None, 1, 2, 3, 5, 100])
@@ -227,14 +198,14 @@ def exploding(k, sets):
     return [ScoredPoints(s.x * 1e200, s.score * 1e200) if j == k else s for j, s in enumerate(sets)]
 
 
-@pytest.mark.parametrize("selection", ["last", "trajectory", "monitor"])
+@pytest.mark.parametrize("selection", ["last", "monitor"])
 def test_a_member_that_fails_leaves_its_neighbors_untouched(selection):
     sets = [data(20, dim=3, seed=k) for k in range(3)]
     training = settings(selection=selection)
     rest = {"network": NET, "training": training, "yardsticks": Yardsticks(validation=always(data(9, dim=3)))}
     staging = {"staging": Staged(initial=1.0, floor=0.1, decay=0.5), "seeds": [1, 2, 3]}
-    sound = fit_bank(stack(sets), **staging, **rest)
-    partly = fit_bank(stack(exploding(1, sets)), **staging, **rest)
+    sound = fit_bank(ScoredPoints.stack(sets), **staging, **rest)
+    partly = fit_bank(ScoredPoints.stack(exploding(1, sets)), **staging, **rest)
     assert partly.failures[0] is None and partly.failures[2] is None
     assert "non-finite loss at step 0 (epoch 1, lambda 1, seed 2)" in partly.failures[1]
     for k in (0, 2):
@@ -245,7 +216,7 @@ def test_a_member_that_fails_leaves_its_neighbors_untouched(selection):
     assert bool(partly[2:].witness(sets[0]).isfinite().all())
 
 
-@pytest.mark.parametrize("selection", ["last", "trajectory", "monitor"])
+@pytest.mark.parametrize("selection", ["last", "monitor"])
 def test_a_bank_that_fails_as_a_whole_stops_and_says_so(selection):
     points = exploding(0, [data()])[0]
     training, yardsticks = settings(epochs=50, selection=selection), Yardsticks(validation=always(data(9)))
@@ -255,6 +226,22 @@ def test_a_bank_that_fails_as_a_whole_stops_and_says_so(selection):
     assert fitted.history.epochs == 1
     with pytest.raises(DivergedError, match="critic 0"):
         fitted.require_success()
+
+
+def test_the_monitor_picks_for_each_member_the_epoch_where_it_was_lowest():
+    def run(selection, epochs):
+        yardsticks = Yardsticks(validation=always(data(25, seed=1)))
+        training = settings(selection=selection, epochs=epochs, learning_rate=5e-2)
+        rest = {"network": MLP(hidden=(6,)), "training": training, "yardsticks": yardsticks}
+        return fit_bank(data(), staging=STAGINGS[1], seeds=[0, 1, 2], **rest)
+
+    fitted, epochs = run("monitor", 6), 6
+    best = fitted.history["monitor"].argmin(0)
+    assert len(set(best.tolist())) > 1 and int(best.min()) < epochs - 1  # else this test says little
+    for k, epoch in enumerate(best.tolist()):
+        stopped = run("last", epoch + 1)  # training does not know how long it will be
+        assert fitted.lam[k] == stopped.lam[k] == fitted.history["lam"][epoch, k]
+        assert torch.equal(fitted.witness(data())[k], stopped.witness(data())[k])
 
 
 def test_callbacks_see_every_epochs_row():
@@ -283,12 +270,11 @@ def test_the_points_are_left_as_they_were():
     [
         ({"seeds": []}, "one staging per seed"),
         ({"staging": [fixed(1.0)] * 3}, "one staging per seed"),
-        ({"staging": 0.5}, "staging must be"),
-        ({"points": stack([data()] * 3)}, "points for 3 members but 2 seeds"),
+        ({"staging": "auto"}, "staging must be"),
+        ({"points": ScoredPoints.stack([data()] * 3)}, "points for 3 members but 2 seeds"),
         ({"training": settings(selection="monitor")}, "selection by the monitor needs validation"),
         ({"staging": STAGINGS[2]}, "adaptive staging by the monitor needs validation"),
         ({"staging": Adaptive(initial=1.0, floor=0.1, decay=0.5, on="mse_p")}, "mse_p"),
-        ({"points": data(1), "training": settings(selection="trajectory")}, "at least 2 points"),
     ],
 )
 def test_training_that_cannot_be_done_is_refused_before_it_starts(change, words, monkeypatch):
@@ -302,8 +288,30 @@ def test_training_that_cannot_be_done_is_refused_before_it_starts(change, words,
 def test_trained_critics_print_in_one_short_line():
     fitted = fit_bank(data(), staging=fixed(1.0), seeds=[0, 1], network=NET, training=TRAINING)
     assert repr(fitted) == "FittedBank(2 critics, 3 epochs)"
-    assert repr(fitted.snapshots.banks[0]) == "Bank(2 MLP critics)"
+    assert repr(fitted.bank) == "Bank(2 MLP critics)"
     assert repr(fitted.history) == "History(3 rows of loss, stein, penalty, lam)"
+
+
+def fails(*_):
+    raise RuntimeError("no compiler")
+
+
+@pytest.mark.parametrize("divergence", ["exact", "gaussian"])
+@pytest.mark.parametrize("network", [NET, MLP(hidden=(6, 5), fixed=1)])
+@pytest.mark.parametrize("step", [written_gradient, fails], ids=["functional", "no compiler"])
+def test_the_step_for_compilers_trains_the_same_critics(step, network, divergence, monkeypatch):
+    def run():
+        training = settings(divergence=divergence)
+        return fit_bank(data(dim=3), staging=fixed(0.5), seeds=[0, 1], network=network, training=training)
+
+    by_hand, init = run(), Lane.__init__
+
+    def compiled(self, *arguments, **options):
+        init(self, *arguments, **options)
+        self._compiled = step
+
+    monkeypatch.setattr(Lane, "__init__", compiled)
+    assert_same(run(), by_hand, **(TO_ROUNDING if step is written_gradient else EXACTLY))
 
 
 @pytest.fixture

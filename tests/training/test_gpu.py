@@ -1,21 +1,19 @@
-"""On a GPU: steps replayed from a CUDA graph, and the same critics as on a CPU."""
+"""On a GPU: steps replayed from CUDA graphs, compiled or not, train the critics of a CPU."""
 
 from dataclasses import replace
 
 import pytest
 import torch
 
-from reference import Z_MAX
-from steincritic.critics import MLP
+from reference import Z_MAX, small_module
+from steincritic.critics import MLP, ModuleNetwork
 from steincritic.data.points import ScoredPoints
 from steincritic.gof.choose import gof_test
 from steincritic.gof.crossfit import CrossFit, panel
 from steincritic.models import GaussianMixture
 from steincritic.models.rbm import random_rbm
 from steincritic.rng import generator
-from steincritic.training import Staged, Training, fit_bank
-from steincritic.training import fit as fit_module
-from steincritic.training.replay import Replayed
+from steincritic.training import Staged, Training, fit_bank, steps
 
 pytestmark = [
     pytest.mark.gpu,
@@ -52,31 +50,29 @@ def assert_same_training(one, other, dtype):
         torch.testing.assert_close(value.cpu(), other.history[name].cpu(), **CLOSE[dtype])
     if dtype == "float32":
         return  # Adam takes whole steps along gradients that are nothing but rounding
-    weights = other.snapshots.banks[0].parameters
-    for name, value in one.snapshots.banks[0].parameters.items():
+    weights = other.bank.parameters
+    for name, value in one.bank.parameters.items():
         torch.testing.assert_close(value.cpu(), weights[name].cpu(), **CLOSE[dtype])
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("dim", [2, 5])  # exact divergence by autograd; probes by hand
-@pytest.mark.parametrize("network", [MLP(hidden=(16, 16)), MLP(hidden=(8,), learnable_slope=True)])
-def test_replayed_steps_train_the_critics_that_single_launches_train(monkeypatch, dtype, dim, network):
-    training = replace(TRAINING, dtype=dtype)
-    recorded = []
-    call = Replayed.__call__
+NETWORKS = {
+    "two layers": lambda: MLP(hidden=(16, 16)),
+    "one layer, held": lambda: MLP(hidden=(8,), fixed=1),
+    "module": lambda: ModuleNetwork(*(small_module(5, seed=k) for k in range(3))),
+}
+WAYS = {"recorded": {}, "compiled": {"_COMPILING": 0.0}, "launched": {"_EAGER_CALLS": 10**9}}
 
-    def watched(self, *inputs):
-        answer = call(self, *inputs)
-        recorded.append(len(self._recorded))
-        return answer
 
-    monkeypatch.setattr(Replayed, "__call__", watched)
-    replayed = trained(dim, training=training, network=network)
-    assert max(recorded) == 2  # a graph for each size of batch
-    monkeypatch.setattr(
-        fit_module, "Replayed", lambda program, *, recording: Replayed(program, recording=False)
-    )
-    assert_same_training(replayed, trained(dim, training=training, network=network), dtype)
+@pytest.mark.parametrize("divergence", ["exact", "gaussian", "rademacher"])
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_of_taking_a_step_trains_the_critics_of_a_cpu(monkeypatch, way, network, divergence):
+    training = replace(TRAINING, dtype="float64", divergence=divergence)
+    make = NETWORKS[network]
+    on_cpu = trained(5, training=training, network=make(), device="cpu")
+    for name, value in WAYS[way].items():
+        monkeypatch.setattr(steps, name, value)
+    assert_same_training(trained(5, training=training, network=make()), on_cpu, "float64")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

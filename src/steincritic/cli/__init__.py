@@ -6,32 +6,35 @@ its module imports torch only after everything that can be checked without it ha
 
 import sys
 from importlib import import_module
+from typing import Any
 
 from steincritic.cli.guard import FITS, Manner, guarded, perform
 from steincritic.errors import InputError, did_you_mean
 
 _HELP = ("-h", "--help")
 COMMANDS = {  # name on the command line: class, and what it does in one line
-    "check": ("check:Check", "test whether data could come from a model, and show where the model fails"),
-    "test": ("test:Test", "the test alone: verdict and p-value"),
-    "doctor": ("doctor:Doctor", "check a model's score and sampler before you trust a test"),
-    "compare": ("compare:Compare", "rank several models on the same data"),
+    "check": ("verdicts:Check", "test whether data could come from a model, and show where the model fails"),
+    "test": ("verdicts:Test", "the test alone: verdict and p-value"),
+    "doctor": ("verdicts:Doctor", "check a model's score and sampler before you trust a test"),
+    "compare": ("verdicts:Compare", "rank several models on the same data"),
     "watch": ("watch:Watch", "test rows as they arrive, and stop when they do not fit"),
     "witness": ("witness:Witness", "apply a saved critic to new data: one witness value per row"),
-    "fit-energy": ("fit_energy:FitEnergy", "learn an energy model from data"),
-    "demo": ("demo:Demo", "check a model on built-in data"),
-    "reproduce": ("reproduce:Reproduce", "run an experiment of the paper, or one of ours"),
+    "demo": ("verdicts:Demo", "check a model on built-in data"),
+}
+_GONE = {  # commands that went, and what to do instead; for one release
+    "fit-energy": "train the energy with torch, then check it; the gallery shows how",
+    "reproduce": "studies are run from a clone, by python -m studies NAME",
 }
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of the `steincritic` command."""
-    given = sys.argv[1:] if arguments is None else arguments
-    sys.exit(guarded(lambda manner: _answer(given, manner), Manner.of(given)))
+    arguments = sys.argv[1:] if arguments is None else arguments
+    sys.exit(guarded(lambda manner: _answer(arguments, manner), Manner.of(arguments)))
 
 
-def _answer(given: list[str], manner: Manner) -> int:
-    name = given[0] if given else ""
+def _answer(arguments: list[str], manner: Manner) -> int:
+    name = arguments[0] if arguments else ""
     if name in _HELP:
         print(_overview())
         return FITS
@@ -40,19 +43,25 @@ def _answer(given: list[str], manner: Manner) -> int:
         return FITS
     if name not in COMMANDS:
         raise InputError(_no_command(name))
-    module, _, kind = COMMANDS[name][0].partition(":")
-    command = getattr(import_module(f"steincritic.cli.{module}"), kind)
-    from steincritic.cli.parsing import parsed, print_help
+    from steincritic.cli.parse import parsed, print_help
 
-    if any(argument in _HELP for argument in given):
-        print_help(name, command)
+    if any(argument in _HELP for argument in arguments):
+        print_help(name, command(name), COMMANDS[name][1])
         return FITS
-    return perform(parsed(name, command, given[1:]), manner)
+    return perform(parsed(name, command(name), arguments[1:]), manner)
+
+
+def command(name: str) -> Any:
+    """The class of a command; its module is loaded now."""
+    module, _, kind = COMMANDS[name][0].partition(":")
+    return getattr(import_module(f"steincritic.cli.{module}"), kind)
 
 
 def _no_command(name: str) -> str:
     if not name:
         return f"name a command: {', '.join(COMMANDS)}; see steincritic --help"
+    if name in _GONE:
+        return f"the command {name} is gone: {_GONE[name]}"
     kind = "option" if name.startswith("-") else "command"
     return f"no {kind} {name!r}{did_you_mean(name, COMMANDS)} (see steincritic --help)"
 

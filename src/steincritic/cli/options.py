@@ -1,37 +1,36 @@
 """The options that commands share, each defined once, and what they mean in Python.
 
-A command inherits the options it has. Fields come in the order of the bases, the last one first. `check`
-of every class refuses what can be seen to be wrong without torch, which only the functions import. The help
-shows `Advanced` options after the others.
+A command inherits the options it has. `check` of every class refuses what can be seen to be wrong without
+torch, which only the functions import.
 """
 
 import csv
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-import tyro
-
-from steincritic.cli.folders import prepare
-from steincritic.cli.guard import after, print_json
-from steincritic.cli.parsing import ADVANCED
-from steincritic.cluster import check_address
-from steincritic.errors import InputError, check_count, did_you_mean, missing_file
+from steincritic.cli.guard import after, prepare, print_json
+from steincritic.cli.parse import ADVANCED, POSITIONAL
+from steincritic.errors import (
+    DoubtfulWarning,
+    InputError,
+    check_address,
+    check_count,
+    check_level,
+    did_you_mean,
+    missing_file,
+)
 
 if TYPE_CHECKING:
-    import torch
-
     from steincritic.data.layout import Columns, Table
+    from steincritic.gof.choose import Asked
     from steincritic.models import base
 
-T = TypeVar("T")
-Advanced = Annotated[T, ADVANCED]
-Engine = Literal["serial", "local", "dask"]  # of sweeps, whose jobs are whole programs
-DataPath = tyro.conf.Positional[Path]
-
 _STDIN = "-"
+_TABLE = "npy, npz, csv or parquet file, or a folder of parquet files; one point per row."
+MODEL = "package.module:attr, file.py:attr or a built-in name such as gm-2d."
 
 
 class Options:
@@ -46,7 +45,7 @@ class Options:
         return folder
 
     @property
-    def kept(self) -> str:
+    def after_interrupt(self) -> str:
         """What an interrupt leaves, and how to go on."""
         return "nothing was written"
 
@@ -55,10 +54,6 @@ class Options:
         if self.folder is not None:
             prepare(self.folder)
 
-    def place(self) -> AbstractContextManager[None]:
-        """Where the work is done."""
-        return nullcontext()
-
     def __call__(self) -> int:
         """The work; the exit code."""
         raise NotImplementedError
@@ -66,18 +61,14 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True)
 class Common(Options):
-    quiet: Advanced[bool] = False
-    """Print nothing but errors, and the object of --json; the exit code tells the verdict."""
-    config: Advanced[Path | None] = None
-    """TOML file with options by the same names; the command line has the last word."""
-    traceback: Advanced[bool] = False
-    """Show where an error arose instead of one line."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class AsJson(Options):
-    json: bool = False
-    """Print one JSON object on standard output and nothing else."""
+    quiet: Annotated[
+        bool, ADVANCED, "Print nothing but errors, and the object of --json; the exit code tells the verdict."
+    ] = False
+    config: Annotated[
+        Path | None, ADVANCED, "TOML file with options by the same names; the command line has the last word."
+    ] = None
+    traceback: Annotated[bool, ADVANCED, "Show where an error arose instead of one line."] = False
+    json: Annotated[bool, "Print one JSON object on standard output and nothing else."] = False
 
     def tell(self, content: dict[str, Any], show: Callable[[], None], file: str | None = None) -> None:
         """Show a result, or print its object, which goes to a file in the folder of --out too."""
@@ -96,60 +87,35 @@ class AsJson(Options):
 class TableOptions(Options):
     """How a table is read."""
 
-    drop_nan: bool = False
-    """Leave out rows with NaN or infinite values, and count them."""
-    columns: str | None = None
-    """Columns to use, in this order, such as a,b,c; by default all."""
-    exclude: Advanced[str | None] = None
-    """Columns to leave out, such as a,b."""
-    id_column: Advanced[str | None] = None
-    """Column that names the rows; it may hold text, and is no part of the data."""
+    drop_nan: Annotated[bool, "Leave out rows with NaN or infinite values, and count them."] = False
+    columns: Annotated[str | None, "Columns to use, in this order, such as a,b,c; by default all."] = None
+    exclude: Annotated[str | None, ADVANCED, "Columns to leave out, such as a,b."] = None
+    id_column: Annotated[
+        str | None, ADVANCED, "Column that names the rows; it may hold text, and is no part of the data."
+    ] = None
 
     def check(self) -> None:
         super().check()
-        if self._keep and self._exclude:
+        keep, exclude = _names(self.columns, "columns"), _names(self.exclude, "exclude")
+        if keep and exclude:
             raise InputError("pass --columns to keep or --exclude to leave out, not both")
 
     @property
-    def _keep(self) -> list[str] | None:
-        return None if self.columns is None else _names(self.columns, "columns")
-
-    @property
-    def _exclude(self) -> list[str]:
-        return [] if self.exclude is None else _names(self.exclude, "exclude")
-
     def chosen(self) -> "Columns":
         from steincritic.data.layout import Columns
 
-        return Columns(keep=self._keep, exclude=self._exclude, id=self.id_column)
+        keep, exclude = _names(self.columns, "columns"), _names(self.exclude, "exclude")
+        return Columns(keep=keep, exclude=exclude or [], id=self.id_column)
 
-    def read(
-        self, data: Path, *models: "base.Model", sample: int | None = None
-    ) -> tuple["Table", tuple[str, ...]]:
-        """The table, its columns in the order that the models know; and what a reader should know of that.
-
-        Args:
-            sample: a seed, where very many rows may be sampled.
-        """
-        from steincritic.data.points import arranged, reading_notes
-        from steincritic.data.source import FileSource
+    def read(self, data: Path) -> "Table":
         from steincritic.data.tables import read_table
-        from steincritic.gof.large import large_source, some_rows
 
-        source = None if sample is None else large_source(FileSource(data, self.chosen(), self.drop_nan))
-        said: list[str] = []
-        if source is None or sample is None:
-            given = read_table(data, drop_nan=self.drop_nan, columns=self.chosen())
-        else:
-            given, said = some_rows(source, seed=sample)
-        used = arranged(given, *models)
-        return used, (*said, *reading_notes(given, used))
+        return read_table(data, drop_nan=self.drop_nan, columns=self.chosen)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Data(TableOptions):
-    data: DataPath
-    """npy, npz, csv or parquet file, or a folder of parquet files; one point per row."""
+    data: Annotated[Path, POSITIONAL, _TABLE]
 
     takes_stdin: ClassVar[bool] = False
 
@@ -161,14 +127,16 @@ class Data(TableOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Model(Options):
-    model: str
-    """package.module:attr, file.py:attr, FILE.safetensors or a built-in name such as gm-2d."""
+    model: Annotated[str, MODEL]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bounded(Options):
-    bounds: Advanced[str | None] = None
-    """Where the model ends, by column, such as "age 0 inf, share 0 1"; or simplex. Distributions say it."""
+    bounds: Annotated[
+        str | None,
+        ADVANCED,
+        'Where the model ends, by column, such as "age 0 inf, share 0 1"; or simplex. Distributions say it.',
+    ] = None
 
     def check(self) -> None:
         super().check()
@@ -177,53 +145,20 @@ class Bounded(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Target(Options):
-    target: str | None = None
-    """Column of y, or several such as y1,y2, where the model is that of y given the other columns."""
+    target: Annotated[
+        str | None, "Column of y, or several such as y1,y2, where the model is that of y given the others."
+    ] = None
 
     @property
-    def targets(self) -> "list[str | int] | None":
+    def targets(self) -> Any:
         """By name; a whole number is a column counted from 0."""
-        if self.target is None:
-            return None
-        return [int(t) if t.lstrip("-").isdigit() else t for t in _names(self.target, "target")]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelOfData(Bounded, Target, Model, Data):
-    """A model and the data that it is tested on."""
-
-    fitted: Advanced[bool] = False
-    """--model names a function or an estimator, which is fitted to the data, and anew to every null set."""
-
-    def check(self) -> None:
-        super().check()
-        if self.fitted and self.target is not None:
-            raise InputError("--fitted is for models of all columns; a model with --target is taken as it is")
-
-    def load(self) -> tuple["base.Model", "Table", tuple[str, ...]]:
-        """The model, the data in its order of columns, and what a reader should know of that."""
-        from steincritic.data.conditional import at_rows
-        from steincritic.gof.fitted import Fitted
-        from steincritic.models.base import as_model
-        from steincritic.models.conditional import is_conditional
-
-        named = object_named(self.model)
-        if self.fitted:
-            table, notes = self.read(self.data)
-            return Fitted(named, table), table, notes
-        seed: int | None = None if getattr(self, "dependent", False) else getattr(self, "seed", None)
-        if self.target is None and not is_conditional(named):
-            model = as_model(named)
-            return model, *self.read(self.data, model, sample=seed)
-        table, notes = self.read(self.data, sample=seed)
-        at, used = at_rows(named, table, self.targets)
-        return at, used, notes
+        names = _names(self.target, "target")
+        return names and [int(t) if t.lstrip("-").isdigit() else t for t in names]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Seeded(Options):
-    seed: int = 0
-    """Decides every random choice; the null sets of a test stay the same."""
+    seed: Annotated[int, "Decides every random choice; the null sets of a test stay the same."] = 0
 
     def check(self) -> None:
         super().check()
@@ -232,31 +167,84 @@ class Seeded(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class OnDevice(Options):
-    device: Advanced[str] = "auto"
-    """cpu, cuda, or auto: a GPU where there is one."""
+    device: Annotated[str, ADVANCED, "cpu, cuda, or auto: a GPU where there is one."] = "auto"
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnEngine(Options):
-    engine: Advanced[Literal["serial", "threads", "local", "dask"] | None] = None
-    """Where the work is done: serial (one thread), threads, local (processes) or dask; by default threads on
-    a CPU, serial on a GPU. The numbers are the same."""
-    address: Advanced[str | None] = None
-    """Address of a Dask scheduler, such as tcp://10.0.0.5:8786; without it workers are started on this
-    machine."""
+class TestOptions(OnDevice, Seeded):
+    """Which test, and its settings."""
+
+    __test__: ClassVar[bool] = False  # not one for pytest
+
+    engine: Annotated[
+        Literal["serial", "threads", "local", "dask"] | None,
+        ADVANCED,
+        "Where the work is done: serial (one thread), threads, local (processes) or dask; by default threads "
+        "on a CPU, serial on a GPU. The numbers are the same.",
+    ] = None
+    address: Annotated[
+        str | None,
+        ADVANCED,
+        "Address of a Dask scheduler, such as tcp://10.0.0.5:8786; without it workers are started on this "
+        "machine.",
+    ] = None
+    test: Annotated[
+        str | None, "combined, crossfit, split, ksd or ksdagg; by default the program decides and says why."
+    ] = None
+    level: Annotated[float, "Accepted probability of a false alarm."] = 0.05
+    tolerance: Annotated[
+        str | None, ADVANCED, 'Ask "wrong by more than this?": 0.05 for means and spreads, or fisher:0.1.'
+    ] = None
+    draws: Annotated[int | None, ADVANCED, "Number of null draws B; by default that of the test."] = None
+    dependent: Annotated[
+        bool,
+        ADVANCED,
+        "Rows are in time order and depend on each other: test by scores alone, with a random sign "
+        "per block.",
+    ] = False
+    cache: Annotated[bool, ADVANCED, "Keep null runs on disk and use them again."] = True
+
+    @property
+    def after_interrupt(self) -> str:
+        if not self.cache:
+            return super().after_interrupt
+        return "no result was written; null runs that are in the cache by now are used by the next run"
 
     def check(self) -> None:
         super().check()
         if self.address is not None and self.engine != "dask":
-            given = f"got --engine {self.engine}" if self.engine else "which is not given"
-            raise InputError(f"--address is for --engine dask, {given}")
+            engine = f"got --engine {self.engine}" if self.engine else "which is not given"
+            raise InputError(f"--address is for --engine dask, {engine}")
         if self.address is not None:
             check_address(self.address)
+        check_level(self.level)
+        if self.tolerance is not None and self.test is not None:
+            raise InputError("pass --test or --tolerance, not both: a tolerance has a test of its own")
+        if self.draws is not None:
+            check_count(self.draws, name="draws")
 
-    def place(self) -> AbstractContextManager[None]:
-        from steincritic.engine import using
+    @property
+    def asked(self) -> "Asked":
+        from steincritic.gof.choose import Asked, as_tolerance
 
-        return using(self.engine, self.address)
+        test = self.test if self.tolerance is None else as_tolerance(self.tolerance)
+        return Asked(test, self.draws, self.cache)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """As every function that tests takes them."""
+        names = ("level", "seed", "device", "engine", "address")
+        return {name: getattr(self, name) for name in names}
+
+
+@contextmanager
+def doubts_in_the_result() -> Iterator[None]:
+    """What is printed with a result is not warned of as well."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DoubtfulWarning)
+        yield
 
 
 def model_named(spec: str) -> "base.Model":
@@ -272,18 +260,10 @@ def object_named(spec: str) -> Any:
 
     if spec in PROBLEM_NAMES:
         return problem(spec).model
-    if ":" not in spec and not spec.endswith(".safetensors"):
+    if ":" not in spec:
         known = did_you_mean(spec, PROBLEM_NAMES) or f" (built-in: {', '.join(PROBLEM_NAMES)})"
         raise InputError(f"a model is named package.module:attr or file.py:attr, got {spec!r}{known}")
     return load_object(spec)
-
-
-def device_named(name: str) -> "torch.device":
-    import torch
-
-    from steincritic.devices import resolve_device
-
-    return resolve_device(name, torch.empty(0))
 
 
 def check_writable(path: Path) -> None:
@@ -314,22 +294,24 @@ def parse_bounds(text: str | None) -> Any:
     """age 0 inf, share 0 1 as {"age": (0, inf), "share": (0, 1)}."""
     if text is None or text.strip() == "simplex":
         return text and text.strip()
-    found = {}
-    for part in _names(text, "bounds"):
+    bounds = {}
+    for part in _names(text, "bounds") or []:
         try:
             name, low, high = part.rsplit(None, 2)
-            found[name] = float(low), float(high)
+            bounds[name] = float(low), float(high)
         except ValueError:
             raise InputError(
                 f'bounds are name, low and high, such as "age 0 inf, share 0 1"; got {part!r}'
             ) from None
-        if not found[name][0] < found[name][1]:
+        if not bounds[name][0] < bounds[name][1]:
             raise InputError(f"bounds of {name} need low < high, got {low} and {high}")
-    return found
+    return bounds
 
 
-def _names(text: str, option: str) -> list[str]:
+def _names(text: str | None, option: str) -> list[str] | None:
     """a,b,c; a name with a comma in quotes."""
+    if text is None:
+        return None
     names = [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
     if not all(names) or not names:
         example = "names of columns such as a,b,c" if option != "bounds" else '"age 0 inf, share 0 1"'

@@ -1,27 +1,17 @@
 """watch: test rows as they come, and stop when they cannot be draws of the model."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from steincritic.cli.guard import FITS, REJECTED, described, print_json
-from steincritic.cli.options import (
-    Advanced,
-    AsJson,
-    Common,
-    Data,
-    DataPath,
-    Model,
-    OnDevice,
-    check_writable,
-    model_named,
-)
+from steincritic.cli.options import Common, Data, Model, OnDevice, check_writable, model_named
+from steincritic.cli.parse import ADVANCED, POSITIONAL
 from steincritic.errors import InputError, check_count, check_level
 
 if TYPE_CHECKING:
-    from steincritic.data.layout import Table
     from steincritic.data.tail import TailReader
     from steincritic.gof.watch_state import WatchState
     from steincritic.models import base
@@ -31,7 +21,7 @@ _LOG_MOST = 700.0  # exp of more is no float
 
 
 @dataclass(frozen=True, kw_only=True)
-class Watch(Common, AsJson, OnDevice, Model, Data):
+class Watch(Common, OnDevice, Model, Data):
     """Test rows of csv text as they arrive, batch by batch.
 
     Exit code 0: the rows ended and the model is not rejected, 1: rejected (at once), 2: error. The model must
@@ -39,31 +29,28 @@ class Watch(Common, AsJson, OnDevice, Model, Data):
     raising a false alarm.
     """
 
-    data: DataPath
-    """csv file, one point per row; - for standard input."""
-    batch: int = 100
-    """Rows that are looked at together; the last batch may be smaller."""
-    level: float | None = None
-    """Accepted probability of a false alarm; by default 0.05, or that of the state."""
-    seed: int | None = None
-    """Decides every random choice; by default 0, or that of the state."""
-    state: Path | None = None
-    """File that keeps the state after every batch. If it exists, the watch continues from it: in a file, rows
-    that were seen are skipped; from standard input, all rows are taken as new."""
-    follow: bool = False
-    """Wait for more rows at the end of the file."""
-    idle: Advanced[float | None] = None
-    """Stop waiting after this many seconds without a new row."""
-    json: bool = False
-    """Print one JSON object per batch on standard output and nothing else."""
+    data: Annotated[Path, POSITIONAL, "csv file, one point per row; - for standard input."]
+    batch: Annotated[int, "Rows that are looked at together; the last batch may be smaller."] = 100
+    level: Annotated[
+        float | None, "Accepted probability of a false alarm; by default 0.05, or that of the state."
+    ] = None
+    seed: Annotated[int | None, "Decides every random choice; by default 0, or that of the state."] = None
+    state: Annotated[
+        Path | None,
+        "File that keeps the state after every batch. If it exists, the watch continues from it: in a file, "
+        "rows that were seen are skipped; from standard input, all rows are taken as new.",
+    ] = None
+    follow: Annotated[bool, "Wait for more rows at the end of the file."] = False
+    idle: Annotated[float | None, ADVANCED, "Stop waiting after this many seconds without a new row."] = None
+    json: Annotated[bool, "Print one JSON object per batch on standard output and nothing else."] = False
 
     takes_stdin: ClassVar[bool] = True
     tells: ClassVar[bool] = True
 
     @property
-    def kept(self) -> str:
+    def after_interrupt(self) -> str:
         if self.state is None or not self.state.exists():
-            return super().kept
+            return super().after_interrupt
         return f"{self.state} holds what was seen: the same command goes on from there"
 
     def check(self) -> None:
@@ -88,9 +75,9 @@ class Watch(Common, AsJson, OnDevice, Model, Data):
         if state is not None:
             self._resume(reader, state, model)
         if state is None or not state.rejected:
-            stream = batches(reader, self.batch)
-            given: dict[str, Any] = {"level": self.level, "seed": self.seed, "device": self.device}
-            for latest in watch(model, stream, state=state, **given):
+            stream = takewhile(len, iter(lambda: reader.take(self.batch), None))
+            settings: dict[str, Any] = {"level": self.level, "seed": self.seed, "device": self.device}
+            for latest in watch(model, stream, state=state, **settings):
                 state = latest
                 if self.state is not None:
                     state.save(self.state)
@@ -108,7 +95,7 @@ class Watch(Common, AsJson, OnDevice, Model, Data):
     def _reader(self, **waiting: Any) -> "TailReader":
         from steincritic.data.tail import TailReader
 
-        return TailReader(self.data, drop_nan=self.drop_nan, columns=self.chosen(), **waiting)
+        return TailReader(self.data, drop_nan=self.drop_nan, columns=self.chosen, **waiting)
 
     def _resume(self, reader: "TailReader", state: "WatchState", model: "base.Model") -> None:
         """Bring the reader to the first row that the state has not seen, if these rows are those it saw."""
@@ -129,10 +116,10 @@ class Watch(Common, AsJson, OnDevice, Model, Data):
             )
         if str(self.data) == STDIN:
             return
-        seen = torch.from_numpy(arranged(self._reader().take(len(past)), model).x)
+        rows = torch.from_numpy(arranged(self._reader().take(len(past)), model).x)
         if (within := coordinates_of(model)) is not None:
-            seen = entered(within, seen)
-        if not torch.equal(seen.to(past.x), past.x):
+            rows = entered(within, rows)
+        if not torch.equal(rows.to(past.x), past.x):
             raise InputError(
                 f"{self.data} does not begin with the {len(past)} rows that {self.state} has seen; it is "
                 "another file, or was cut: name another state file to begin anew"
@@ -140,38 +127,23 @@ class Watch(Common, AsJson, OnDevice, Model, Data):
         reader.take(len(past))
 
     def _print(self, state: "WatchState", dropped: int) -> None:
-        if self.json:
-            about = {"model": self.model, "data": str(self.data), "dropped": dropped}
-            print_json(described(standing(state), command="watch", **about))
-        else:
-            print(line(state), flush=True)
-
-
-def batches(reader: "TailReader", size: int) -> Iterator["Table"]:
-    while len(rows := reader.take(size)):
-        yield rows
-
-
-def standing(state: "WatchState") -> dict[str, Any]:
-    """Where the stream stands, in plain values."""
-    return {
-        "points": state.points,
-        "batches": state.batches,
-        "wealth": wealth(state),
-        "log_wealth": state.log_wealth,
-        "threshold": 1 / state.level,
-        "pvalue": state.pvalue,
-        "rejected": state.rejected,
-        "rejected_at": state.rejected_at,
-    }
-
-
-def line(state: "WatchState") -> str:
-    return (
-        f"{state.points:9d} points   wealth {wealth(state):10.4g} of {1 / state.level:g}   "
-        f"p {state.pvalue:.3g}"
-    )
-
-
-def wealth(state: "WatchState") -> float:
-    return math.exp(min(state.log_wealth, _LOG_MOST))
+        wealth = math.exp(min(state.log_wealth, _LOG_MOST))
+        if not self.json:
+            print(
+                f"{state.points:9d} points   wealth {wealth:10.4g} of {1 / state.level:g}   "
+                f"p {state.pvalue:.3g}",
+                flush=True,
+            )
+            return
+        content = {
+            "points": state.points,
+            "batches": state.batches,
+            "wealth": wealth,
+            "log_wealth": state.log_wealth,
+            "threshold": 1 / state.level,
+            "pvalue": state.pvalue,
+            "rejected": state.rejected,
+            "rejected_at": state.rejected_at,
+        }
+        about = {"model": self.model, "data": str(self.data), "dropped": dropped}
+        print_json(described(content, command="watch", **about))

@@ -46,14 +46,9 @@ class ModuleNetwork:
         parameters = {
             name: value.detach().to(dtype=dtype, device=device, copy=True) for name, value in stacked.items()
         }
-        one = {name: value[:1] for name, value in parameters.items()}
-        self._check_output(one, torch.zeros(1, 2, dim, dtype=dtype, device=device))
-        return parameters
-
-    def _check_output(self, one: Parameters, x: BankPoints) -> None:
-        dim = x.shape[-1]
+        first = {name: value[:1] for name, value in parameters.items()}
         try:
-            f = self.field(one, x)
+            f = self.field(first, torch.zeros(1, 2, dim, dtype=dtype, device=device))
         except Exception as error:
             raise InputError(
                 f"the module must map (n, {dim}) to (n, {dim}); for two points it raised "
@@ -64,9 +59,7 @@ class ModuleNetwork:
                 f"the module must map (n, {dim}) to (n, {dim}); for two points it returned "
                 f"{tuple(f.shape[1:])}"
             )
-
-    def shared(self, parameters: Parameters) -> Sequence[str]:
-        return ()
+        return parameters
 
     def widest(self, parameters: Parameters) -> int:
         return max(max(value.shape[1:], default=1) for value in parameters.values())

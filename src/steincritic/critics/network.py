@@ -1,51 +1,31 @@
 """What a bank needs of a network: stacked parameters in, a vector field and its divergence out."""
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from steincritic.shapes import BankPerPoint, BankPoints
 
+Made = TypeVar("Made")
 Parameters = dict[str, Tensor]  # each (e, ...)
 Pullback = Callable[[BankPoints, BankPerPoint, Parameters], None]
-
-
-class Stacked(NamedTuple):
-    """Rows of points, and under them as many rows of tangents: (e, 2n, .), and its halves."""
-
-    both: Tensor
-    halves: Tensor  # (e, 2, n, .)
-    points: Tensor
-    tangents: Tensor
-
-    @classmethod
-    def several(cls, halves: Tensor) -> Iterator["Stacked"]:
-        """Of (k, e, 2, n, .), one after the other; cut at once, as cutting takes its time."""
-        arrays = halves.flatten(2, 3), halves, halves[:, :, 0], halves[:, :, 1]
-        return map(cls, *(array.unbind() for array in arrays))
 
 
 class Buffers:
     """Arrays that a training step uses again and again instead of asking for fresh memory."""
 
     def __init__(self) -> None:
-        self._arrays: dict[tuple[str, tuple[int, ...]], Tensor] = {}
-        self._stacked: dict[tuple[str, tuple[int, ...]], Stacked] = {}
+        self._made: dict[tuple[Any, ...], Any] = {}
 
-    def take(self, name: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
-        """An array of this shape with arbitrary content; the same one for the same name and shape."""
-        if (name, shape) not in self._arrays:
-            self._arrays[name, shape] = like.new_empty(shape)
-        return self._arrays[name, shape]
-
-    def stack(self, name: str, half: tuple[int, int, int], like: Tensor) -> Stacked:
-        """The same with its halves, each of this shape."""
-        if (name, half) not in self._stacked:
-            members, rows, columns = half
-            (self._stacked[name, half],) = Stacked.several(like.new_empty(1, members, 2, rows, columns))
-        return self._stacked[name, half]
+    def get(self, make: Callable[..., Made], like: Tensor, *sizes: Any) -> Made:
+        """What `make(like, *sizes)` gave the first time, with whatever it holds by now."""
+        key = make, *sizes
+        if key not in self._made:
+            self._made[key] = make(like, *sizes)
+        made: Made = self._made[key]
+        return made
 
 
 class Network(Protocol):
@@ -73,10 +53,6 @@ class Network(Protocol):
         self, parameters: Parameters, x: BankPoints, probe: BankPoints | None, buffers: Buffers
     ) -> tuple[BankPoints, BankPerPoint, Pullback]:
         """Values, divergence, and the map that writes the gradient of their cotangents."""
-        ...
-
-    def shared(self, parameters: Parameters) -> Sequence[str]:
-        """Names of the weights that all members have in common; training keeps their copies alike."""
         ...
 
     def widest(self, parameters: Parameters) -> int:

@@ -1,17 +1,17 @@
 """Samples from p, scored by q; the paper's problems."""
 
-from steincritic.data.arrays import as_points, read_points
+from typing import TYPE_CHECKING, Any
+
+from steincritic.data.arrays import as_points
 from steincritic.data.frame import Frame
 from steincritic.data.layout import Columns, Rows, Table
 from steincritic.data.points import ScoredPoints, sample_points, score_points, scored
-from steincritic.data.posteriordb import Posterior, posteriordb
 from steincritic.data.problems import Problem, mixture, mixture_1d, problem
 from steincritic.data.tables import read_chunks, read_table
 
 __all__ = [
     "Columns",
     "Frame",
-    "Posterior",
     "Problem",
     "Rows",
     "ScoredPoints",
@@ -19,12 +19,23 @@ __all__ = [
     "as_points",
     "mixture",
     "mixture_1d",
-    "posteriordb",
     "problem",
     "read_chunks",
-    "read_points",
     "read_table",
     "sample_points",
     "score_points",
     "scored",
 ]
+
+GONE = {  # and what to use instead; for one release
+    "Posterior": "studies.posteriordb.database in a clone of the repository",
+    "posteriordb": "studies.posteriordb.database in a clone of the repository",
+    "read_points": "read_table(path).x",
+}
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        hint = f"steincritic.data.{name} is gone: {GONE[name]}" if name in GONE else f"no name {name!r}"
+        raise AttributeError(hint)

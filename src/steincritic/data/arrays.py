@@ -8,9 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from steincritic.data.binary import check_shape, native, wrong_dtype
-from steincritic.data.collection import Collection, is_collection
-from steincritic.data.layout import Table
+from steincritic.data.layout import Table, check_shape, native, wrong_dtype
 from steincritic.data.tables import load_table
 from steincritic.errors import InputError, listed
 from steincritic.shapes import Points
@@ -26,15 +24,11 @@ class DataFrame(Protocol):
 
 ArrayLike: TypeAlias = Tensor | np.ndarray | DataFrame | Table | Sequence[Sequence[float]] | str | Path
 
-_BLOCK = 2**16  # rows of a Dask collection at a time
-
 
 def as_points(x: ArrayLike, *, name: str = "x", dim: int | None = None) -> Points:
     """Accept a tensor, array, frame, table, nested list or file path; refuse what is not (n, d) floats."""
     if isinstance(x, str | Path):
         x = load_table(x)
-    if is_collection(x):
-        x = Table.cat(list(Collection.of(x).blocks(_BLOCK)))
     if isinstance(x, Table):
         x = x.x
     tensor = as_float_tensor(x, name=name)
@@ -59,25 +53,14 @@ def check_finite(x: Points, *, name: str) -> None:
         )
 
 
-def _no_numbers(given: Any, array: np.ndarray, *, name: str) -> str:
-    """Which columns of a frame are text, or what came in place of an array."""
-    if array.ndim == 0:
-        what = type(given).__name__
-        return f"{name} must be an array of floats, got {what}: the model comes first, then the data"
-    columns = [str(c) for c in getattr(given, "columns", ()) if np.asarray(given[c]).dtype.kind not in "fiub"]
-    if columns:
-        return f"columns of {name} hold no numbers: {listed(columns, _SHOWN)}; leave them out"
-    return wrong_dtype(name, array.dtype)
-
-
-def read_points(path: str | Path) -> np.ndarray:
-    """The numbers of a file, as `read_table` reads it, but with NaN."""
-    return load_table(path).x
-
-
-def as_float_tensor(given: Any, *, name: str) -> Tensor:
+def as_float_tensor(array_like: Any, *, name: str) -> Tensor:
     """An array of floats of any shape, as a tensor."""
-    x = given
+    x = array_like
+    if hasattr(x, "to_delayed"):
+        raise InputError(
+            f"{name} is a Dask {type(x).__name__}, which is not read here: pass a folder of parquet files "
+            "(to_parquet), or x.compute()"
+        )
     if hasattr(x, "to_numpy"):  # pandas and polars frames
         x = x.to_numpy()
     if not isinstance(x, Tensor):
@@ -85,8 +68,14 @@ def as_float_tensor(given: Any, *, name: str) -> Tensor:
             array = np.asarray(x)
         except ValueError:
             raise InputError(f"{name} must be a rectangular (n, d) array, got ragged rows") from None
-        if array.dtype == object:
-            raise InputError(_no_numbers(given, array, name=name))
+        if array.dtype == object and array.ndim == 0:
+            what = type(array_like).__name__
+            raise InputError(
+                f"{name} must be an array of floats, got {what}: the model comes first, then the data"
+            )
+        labels = getattr(array_like, "columns", ()) if array.dtype == object else ()
+        if text := [str(c) for c in labels if np.asarray(array_like[c]).dtype.kind not in "fiub"]:
+            raise InputError(f"columns of {name} hold no numbers: {listed(text, _SHOWN)}; leave them out")
         if array.dtype.kind != "f":
             raise InputError(wrong_dtype(name, array.dtype))
         return torch.as_tensor(np.require(array, native(array.dtype), ["C", "W"]))

@@ -11,14 +11,12 @@
 | a file of numpy, with an array or with one per name | its path (.npy, .npz) |
 | fits of CmdStanPy | `stan_variables` |
 | fits of PyStan | `param_names`, `num_chains` |
-| posteriordb's JSON, the object or its path (.json, .json.zip) | a list with a mapping per chain |
+| a list with a mapping per chain | |
 
 No library is imported for this.
 """
 
-import json
 import re
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,11 +27,10 @@ import torch
 from torch import Tensor
 
 from steincritic.data.arrays import as_float_tensor, as_points
-from steincritic.data.binary import check_unpacked, numbered_names
-from steincritic.data.layout import Table
-from steincritic.data.tables import load_table
-from steincritic.errors import InputError, check_count, first_line, listed
-from steincritic.models.adapters.stan import of_fit
+from steincritic.data.binary import arrays_of
+from steincritic.data.layout import Table, numbered_names
+from steincritic.data.tables import checked_path, load_table, reading
+from steincritic.errors import InputError, check_count, listed
 from steincritic.models.base import ConstrainedModel, Model, coordinate_names, dimension, own_dtype
 
 DrawsLike: TypeAlias = Any  # whatever the table above has; objects of other libraries are not imported
@@ -75,7 +72,7 @@ def read_chains(
     check_count(chains, name="chains")
     labels = tuple(names) if names is not None else coordinate_names(model)
     by_name = labels is not None or isinstance(model, ConstrainedModel)
-    given, draws = draws, _opened(draws, by_name=by_name)
+    raw_draws, draws = draws, _opened(draws, by_name=by_name)
     named, notes = _named(draws, chains)
     if named is None:
         read = Chains(*_from_arrays(draws, chains, dimension(model)))
@@ -97,7 +94,7 @@ def read_chains(
         raise InputError(f"draws have {read.x.shape[2]} coordinates, the model has {dim}")
     _check_finite(read.x, labels)
     x = read.x.to(own_dtype(model) or read.x.dtype)
-    return replace(read, x=x, names=labels, notes=(*notes, *read.notes), divergences=_divergences(given))
+    return replace(read, x=x, names=labels, notes=(*notes, *read.notes), divergences=_divergences(raw_draws))
 
 
 def _named(draws: DrawsLike, chains: int) -> tuple[Named | None, list[str]]:
@@ -108,7 +105,9 @@ def _named(draws: DrawsLike, chains: int) -> tuple[Named | None, list[str]]:
     if hasattr(draws, "stan_variables"):
         return _grouped(draws.stan_variables(), int(getattr(draws, "chains", chains))), []
     if hasattr(draws, "param_names") and hasattr(draws, "num_chains"):
-        return _grouped(of_fit(draws), int(draws.num_chains)), []
+        shapes = zip(draws.param_names, draws.dims, strict=True)  # PyStan keeps draws in the last axis
+        of_fit = {n: np.moveaxis(np.asarray(draws[n]), -1, 0).reshape(-1, *shape) for n, shape in shapes}
+        return _grouped(of_fit, int(draws.num_chains)), []
     if isinstance(draws, Mapping):
         return _grouped(draws, chains), []
     if isinstance(draws, list | tuple) and draws and all(isinstance(chain, Mapping) for chain in draws):
@@ -119,7 +118,14 @@ def _named(draws: DrawsLike, chains: int) -> tuple[Named | None, list[str]]:
 def _opened(draws: DrawsLike, *, by_name: bool) -> DrawsLike:
     """What a path, a sampler or a frame holds: names where they are wanted, chains where a column tells."""
     if isinstance(draws, str | Path):
-        draws = _read(Path(draws))
+        path = Path(draws)
+        if path.suffix == ".nc":
+            raise InputError(f"{path} is read by ArviZ: pass arviz.from_netcdf(path)")
+        if path.suffix in (".npy", ".npz"):
+            with reading(checked_path(path)):
+                arrays = arrays_of(path)
+            return arrays if len(arrays) != 1 else next(iter(arrays.values()))
+        draws = load_table(path)
     if hasattr(draws, "get_samples"):
         return draws.get_samples(group_by_chain=True)
     if isinstance(draws, Table):
@@ -133,46 +139,16 @@ def _opened(draws: DrawsLike, *, by_name: bool) -> DrawsLike:
     of_chain = columns.pop(_CHAIN, None)
     if of_chain is None:
         return columns if by_name else draws
-    chains = [of_chain == one for one in np.unique(of_chain)]
+    chains = [of_chain == chain for chain in np.unique(of_chain)]
     if by_name:
         return [{name: values[rows] for name, values in columns.items()} for rows in chains]
     x = np.stack(list(columns.values()), 1)
     return [x[rows] for rows in chains]
 
 
-def _read(path: Path) -> Any:
-    if str(path).endswith((".json", ".json.zip")):
-        return _read_json(path)
-    if path.suffix == ".nc":
-        raise InputError(f"{path} is read by ArviZ: pass arviz.from_netcdf(path)")
-    return _read_arrays(path) if path.suffix in (".npy", ".npz") and path.is_file() else load_table(path)
-
-
-def _read_arrays(path: Path) -> Any:
-    try:
-        if path.suffix == ".npy":
-            return np.load(path, allow_pickle=False)
-        with zipfile.ZipFile(path) as archive:
-            check_unpacked(path, sum(part.file_size for part in archive.infolist()))
-        with np.load(path, allow_pickle=False) as arrays:
-            return dict(arrays) if len(arrays) > 1 else arrays[arrays.files[0]]
-    except (OSError, ValueError, EOFError, IndexError, MemoryError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path} cannot be read as draws: {first_line(error)}") from None
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        if path.suffix == ".zip":
-            with zipfile.ZipFile(path) as archive:
-                return json.loads(archive.read(archive.namelist()[0]))
-        return json.loads(path.read_text())
-    except (OSError, ValueError, IndexError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path} cannot be read as draws in JSON: {first_line(error)}") from None
-
-
 def _of_dataset(dataset: Any) -> Named:
     """Axes by their names; `az.extract` has one axis, sample, for chain and draw."""
-    found = {}
+    parameters = {}
     for name, values in dataset.data_vars.items():
         axes = [axis for axis in ("chain", "draw", "sample") if axis in values.dims]
         array = np.moveaxis(np.asarray(values.values), [values.dims.index(a) for a in axes], range(len(axes)))
@@ -183,8 +159,8 @@ def _of_dataset(dataset: Any) -> Named:
             if len(labels) == array.shape[1] and len(set(counts.tolist())) == 1:
                 order = labels.argsort(kind="stable")
                 array = array[0][order].reshape(len(ids), counts[0], *array.shape[2:])
-        found[str(name)] = array if len(axes) == 2 or axes == ["sample"] else array[None]
-    return found
+        parameters[str(name)] = array if len(axes) == 2 or axes == ["sample"] else array[None]
+    return parameters
 
 
 def _grouped(draws: Mapping[str, Any], chains: int) -> Named:
@@ -206,11 +182,11 @@ def _grouped(draws: Mapping[str, Any], chains: int) -> Named:
 
 
 def _of_chains(draws: Sequence[Mapping[str, Any]]) -> tuple[Named, list[str]]:
-    """posteriordb's: one mapping per chain; theta[1], theta[2], ... become theta."""
+    """One mapping per chain, cut to the shortest."""
     names = [name for name in draws[0] if all(name in chain for chain in draws)]
-    each = [{name: np.asarray(chain[name], dtype=np.float64) for name in names} for chain in draws]
-    lengths = [min((len(values) for values in chain.values()), default=0) for chain in each]
-    cut = {name: np.stack([chain[name][: min(lengths)] for chain in each]) for name in names}
+    arrays = [{name: np.asarray(chain[name], dtype=np.float64) for name in names} for chain in draws]
+    lengths = [min((len(values) for values in chain.values()), default=0) for chain in arrays]
+    cut = {name: np.stack([chain[name][: min(lengths)] for chain in arrays]) for name in names}
     return cut, _uneven(lengths)
 
 
@@ -222,9 +198,9 @@ def _uneven(lengths: list[int]) -> list[str]:
 
 def _from_arrays(draws: Any, chains: int, dim: int | None) -> tuple[Tensor, None, tuple[str, ...]]:
     if isinstance(draws, list | tuple) and all(getattr(chain, "ndim", 0) == 2 for chain in draws):
-        each = [as_float_tensor(chain, name="draws of a chain") for chain in draws]
-        lengths = [len(chain) for chain in each]
-        return torch.stack([chain[: min(lengths)] for chain in each]), None, tuple(_uneven(lengths))
+        tensors = [as_float_tensor(chain, name="draws of a chain") for chain in draws]
+        lengths = [len(chain) for chain in tensors]
+        return torch.stack([chain[: min(lengths)] for chain in tensors]), None, tuple(_uneven(lengths))
     if getattr(draws, "ndim", 2) == 3:
         x = as_float_tensor(draws, name="draws")
         if chains not in (1, len(x)):
@@ -242,25 +218,25 @@ def _check_divides(n: int, chains: int) -> None:
 
 def _columns(named: Named) -> dict[tuple[str, tuple[int, ...]], np.ndarray]:
     """(chains, draws) of every single number, by parameter and index, counted from 0."""
-    found = {}
+    columns = {}
     for name, values in named.items():
         base, index = _place(name)
         for inner in np.ndindex(*values.shape[2:]):
-            found[base, (*index, *inner)] = values[(..., *inner)]
-    return _from_zero(found)
+            columns[base, (*index, *inner)] = values[(..., *inner)]
+    return _from_zero(columns)
 
 
 def _whole(named: Named) -> Named:
     """Arrays of parameters that came as single numbers, theta[1], theta[2], ..."""
     if not any(_INDEX.match(name) for name in named):
         return named
-    found: Named = {}
+    arrays: Named = {}
     for (base, index), values in sorted(_columns(named).items(), reverse=True):  # the largest index first
-        if base not in found:
-            found[base] = np.full((*values.shape, *(i + 1 for i in index)), np.nan)
+        if base not in arrays:
+            arrays[base] = np.full((*values.shape, *(i + 1 for i in index)), np.nan)
         place: Any = (..., *index)
-        found[base][place] = values
-    return found
+        arrays[base][place] = values
+    return arrays
 
 
 def _place(name: str) -> tuple[str, tuple[int, ...]]:
@@ -277,22 +253,17 @@ def _from_zero(places: Mapping[tuple[str, tuple[int, ...]], Any]) -> dict[tuple[
     return {(base, tuple(i - least[base] for i in index)): v for (base, index), v in places.items()}
 
 
-def _wanted(labels: Sequence[str]) -> dict[tuple[str, tuple[int, ...]], str]:
-    return _from_zero({_place(label): label for label in labels})
-
-
 def _has_all(named: Named, labels: Sequence[str] | None) -> bool:
     """Whether draws are unconstrained already: some coordinate has a name that no parameter has, and all are
     there."""
-    columns = _columns(named)
-    wanted = {} if labels is None else _wanted(labels)
-    return any(base.split()[0] in _FREE for base, _ in wanted) and all(place in columns for place in wanted)
+    columns, places = _columns(named), _from_zero({_place(label): label for label in labels or ()})
+    return any(base.split()[0] in _FREE for base, _ in places) and all(place in columns for place in places)
 
 
 def _by_names(named: Named, labels: Sequence[str]) -> Chains:
     """Columns in the order of the names; tau for "log tau" is taken the logarithm of."""
-    columns, found, used, notes, missing = _columns(named), [], set(), [], []
-    for (base, index), label in _wanted(labels).items():
+    columns, ordered, used, notes, missing = _columns(named), [], set(), [], []
+    for (base, index), label in _from_zero({_place(label): label for label in labels}).items():
         change, _, rest = base.partition(" ")
         if (base, index) in columns:
             place, values = (base, index), columns[base, index]
@@ -305,7 +276,7 @@ def _by_names(named: Named, labels: Sequence[str]) -> Chains:
             missing.append(label)
             continue
         used.add(place)
-        found.append(np.asarray(values, dtype=np.float64))
+        ordered.append(np.asarray(values, dtype=np.float64))
     if missing:
         if several := [label for label in missing if label in named]:
             count = np.prod(named[several[0]].shape[2:], dtype=int)
@@ -317,7 +288,7 @@ def _by_names(named: Named, labels: Sequence[str]) -> Chains:
     extra = list(dict.fromkeys(base for base, index in columns if (base, index) not in used))
     if extra:
         notes.append(f"Left out of the draws, as the model has no such coordinate: {listed(extra, _SHOWN)}.")
-    return Chains(torch.as_tensor(np.stack(found, -1)), notes=tuple(notes))
+    return Chains(torch.as_tensor(np.stack(ordered, -1)), notes=tuple(notes))
 
 
 def _check_finite(x: Tensor, labels: Sequence[str] | None) -> None:

@@ -8,8 +8,7 @@ import numpy as np
 import torch
 
 from steincritic.data.arrays import as_float_tensor
-from steincritic.data.binary import check_shape, numbered_names
-from steincritic.data.layout import Rows, Table
+from steincritic.data.layout import Rows, Table, check_shape, numbered_names
 from steincritic.data.points import PointsLike, ScoredPoints
 from steincritic.data.tables import load_table
 from steincritic.errors import InputError, did_you_mean, listed
@@ -41,13 +40,17 @@ def at_rows(
             "a test of q(y | x) draws y anew at the same x, and this model has no sampler: pass "
             "ConditionalModel(score, sample) with sample(x, seed)"
         )
-    targets = [_place(one, table.columns) for one in ([wanted] if isinstance(wanted, str | int) else wanted)]
+    targets = [_place(key, table.columns) for key in ([wanted] if isinstance(wanted, str | int) else wanted)]
     if not targets or len(set(targets)) < len(targets):
         raise InputError(f"target must name each column of y once, got {wanted!r}")
     rest = _covariates(conditional, [j for j in range(len(table.columns)) if j not in targets], table.columns)
     order = [*rest, *targets]
     data = Table(table.x[:, order], tuple(table.columns[j] for j in order), table.rows, table.dropped)
-    _check_targets(data, len(rest))
+    for name, y in zip(data.columns[len(rest) :], data.x[:, len(rest) :].T, strict=True):
+        if len(y) and np.all(y == y[0]):
+            raise InputError(
+                f"target {name!r} is constant ({y[0]:.4g} in all rows): there is nothing to test"
+            )
     rows = torch.as_tensor(np.ascontiguousarray(data.x[:, : len(rest)]))
     return AtRows(conditional, rows, targets=len(targets)), data
 
@@ -62,7 +65,7 @@ def _table(x: PointsLike, names: Sequence[str] | None) -> Table:
     if isinstance(x, Table):
         return x
     columns = [str(name) for name in getattr(x, "columns", names or ())]
-    if hasattr(x, "columns"):  # a frame: column by column, as whole numbers and truth values are fine here
+    if hasattr(x, "columns") and not hasattr(x, "to_delayed"):  # column by column: whole numbers are fine
         data: Any = x
         parts = [np.asarray(data[name]) for name in data.columns]
         for name, part in zip(columns, parts, strict=True):
@@ -103,11 +106,3 @@ def _covariates(model: ConditionalModel, places: list[int], columns: Sequence[st
             f"{listed(names, _SHOWN)}; give it those (--columns)"
         )
     return [places[names.index(name)] for name in model.columns]
-
-
-def _check_targets(data: Table, first: int) -> None:
-    for name, y in zip(data.columns[first:], data.x[:, first:].T, strict=True):
-        if len(y) and np.all(y == y[0]):
-            raise InputError(
-                f"target {name!r} is constant ({y[0]:.4g} in all rows): there is nothing to test"
-            )

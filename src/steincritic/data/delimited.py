@@ -129,20 +129,21 @@ class CsvParser:
         alone = spoiled == 1 < len(rows)
         raise FileFormatError(self._text(text, alone) if text else self._ragged(number, len(cells)))
 
-    def _text(self, found: dict[int, tuple[str, int]], alone: bool) -> str:
-        """What is no number and what to do about it; it stands alone where it is in one of many lines."""
-        shown = [
-            f"{self.columns[j]} ({_short(cell)} in line {number})"
-            for j, (cell, number) in sorted(found.items())
-        ]
-        cell, number = next(iter(found.values()))
-        kind, way_out = _kind(cell)
-        columns, it = ("columns", "them") if len(found) > 1 else ("column", "it")
+    def _text(self, cells: dict[int, tuple[str, int]], alone: bool) -> str:
+        """Which cells are no numbers, and what to do; the row stands alone where it is one of many."""
+        short = {j: cell if len(cell) <= 30 else f"{cell[:27]}..." for j, (cell, _) in cells.items()}
+        shown = [f"{self.columns[j]} ({short[j]!r} in line {line})" for j, (_, line) in sorted(cells.items())]
+        cell, line = next(iter(cells.values()))
+        columns, it = ("columns", "them") if len(cells) > 1 else ("column", "it")
+        names = shlex.quote(",".join(self.columns[j] for j in sorted(cells)))
+        kind = "text"
+        way_out = f"leave {it} out with --exclude {names}, name rows by it with --id-column, or encode it"
+        if re.fullmatch(r"\s*[+-]?\d+,\d+(e[+-]?\d+)?\s*", cell, re.IGNORECASE):
+            kind, way_out = "decimal commas", "write 1.5, not 1,5, or pass pandas.read_csv(path, decimal=',')"
+        elif len(parts := cell.split()) > 1 and all(_number(part) is not None for part in parts):
+            kind, way_out = "numbers separated by spaces", "separate them by commas"
         if alone:
-            way_out = f"repair line {number} or remove it"
-        elif not way_out.startswith(_REWRITE):
-            names = shlex.quote(",".join(self.columns[j] for j in sorted(found)))
-            way_out = f"leave it out with --exclude {names}{way_out}".replace(" it ", f" {it} ")
+            way_out = f"repair line {line} or remove it"
         return f"{self.source} must hold numbers, got {kind} in {columns} {listed(shown, _SHOWN)}; {way_out}"
 
     def _ragged(self, number: int, count: int) -> str:
@@ -191,24 +192,3 @@ def _number(cell: str) -> float | None:
         return None if "_" in cell else float(cell)
     except ValueError:
         return None
-
-
-_REWRITE = ("write", "separate")  # what is to be done to a whole file, not to a column
-
-
-def _kind(cell: str) -> tuple[str, str]:
-    """What a cell is that is no number, and what else than leaving its column out can be done about it."""
-    cell = cell.strip()
-    if cell.lower() in {"true", "false", "yes", "no"}:
-        return "truth values", ": a score exists for continuous data only"
-    if re.match(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}\b", cell) or re.fullmatch(r"\d+:\d\d(:\d\d.*)?", cell):
-        return "dates", " or write it as a number, such as days since a start"
-    if re.fullmatch(r"[+-]?\d+,\d+(e[+-]?\d+)?", cell, re.IGNORECASE):
-        return "decimal commas", "write 1.5, not 1,5, or pass pandas.read_csv(path, decimal=',') in Python"
-    if len(parts := cell.split()) > 1 and all(_number(part) is not None for part in parts):
-        return "numbers separated by spaces", "separate them by commas"
-    return "text", ", name rows by it with --id-column, or encode it as numbers"
-
-
-def _short(cell: str) -> str:
-    return repr(cell if len(cell) <= 30 else cell[:27] + "...")

@@ -13,6 +13,30 @@ from steincritic.shapes import counted
 _SHOWN = 8  # columns that a message names
 
 
+def check_shape(shape: tuple[int, ...], *, name: str, pass_on: str = "pass") -> None:
+    """Raise unless the shape is (n, d) with at least one row and one column."""
+    if len(shape) == 1:
+        raise InputError(f"{name} must have shape (n, d), got {shape}; for n numbers {pass_on} x[:, None]")
+    if len(shape) != 2 or min(shape) < 1:
+        raise InputError(f"{name} must have shape (n, d) with n and d at least 1, got {shape}")
+
+
+def wrong_dtype(name: str, dtype: object, *, pass_on: str = "pass") -> str:
+    return (
+        f"{name} must hold floating-point numbers, got {dtype}; a score exists for continuous data only: "
+        f"if these are measurements {pass_on} x.astype(float)"
+    )
+
+
+def native(dtype: np.dtype[Any]) -> type[np.floating[Any]]:
+    """float32 or float64, for floats of any other width or byte order."""
+    return np.float32 if dtype.itemsize <= 4 else np.float64
+
+
+def numbered_names(count: int) -> tuple[str, ...]:
+    return tuple(f"x{j}" for j in range(1, count + 1))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Columns:
     """Which columns of a file are data, and which one names its rows.
@@ -40,15 +64,15 @@ class Columns:
             if name not in names:
                 hint = did_you_mean(name, names) or f"; it has {listed(list(names), _SHOWN)}"
                 raise InputError(f"{source} has no column {name!r}{hint}")
-        kept = list(self.keep or (n for n in names if n not in self.exclude and n != self.id))
-        if not kept:
+        columns = list(self.keep or (n for n in names if n not in self.exclude and n != self.id))
+        if not columns:
             raise InputError(f"no column of {source} is left as data: it has {listed(list(names), _SHOWN)}")
-        count, times = Counter(names), Counter(kept)
-        twice = [name for name in [*kept, self.id] if name and max(count[name], times[name]) > 1]
+        count, times = Counter(names), Counter(columns)
+        twice = [name for name in [*columns, self.id] if name and max(count[name], times[name]) > 1]
         if twice:
             raise InputError(f"{source} must have each column once, {twice[0]!r} is there more than once")
         place = {name: j for j, name in enumerate(names)}
-        return [place[name] for name in kept], None if self.id is None else place[self.id]
+        return [place[name] for name in columns], None if self.id is None else place[self.id]
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +92,8 @@ class Rows:
     def name(self, k: int) -> str:
         """The k-th of these, as a sentence has it: 17 (line 19, id anna)."""
         line = [] if self.lines is None else [f"line {self.lines[k]}"]
-        own = [] if self.ids is None else [f"id {self.ids[k]}"]
-        return f"{self.numbers[k]}" + (f" ({', '.join(line + own)})" if line or own else "")
+        row_id = [] if self.ids is None else [f"id {self.ids[k]}"]
+        return f"{self.numbers[k]}" + (f" ({', '.join(line + row_id)})" if line or row_id else "")
 
     def cells(self) -> dict[str, list[Any]]:
         """What is known of each, by the names that files have for it: row, line and id."""
@@ -116,12 +140,14 @@ class Table:
 
     def without(self, bad: np.ndarray) -> "Table":
         """The other rows; those that are marked count as dropped."""
+        if not bad.any():
+            return self
         return Table(self.x[~bad], self.columns, self.rows[~bad], self.dropped + int(bad.sum()))
 
     def chosen(self, columns: Columns, source: object) -> "Table":
         """The columns that are data, with ids from one of the others."""
-        places, own = columns.places(self.columns, source)
-        ids = self.rows.ids if own is None else np.array([f"{value:.17g}" for value in self.x[:, own]])
+        places, id_col = columns.places(self.columns, source)
+        ids = self.rows.ids if id_col is None else np.array([f"{value:.17g}" for value in self.x[:, id_col]])
         rows = Rows(self.rows.numbers, self.rows.lines, ids)
         return Table(self.x[:, places], tuple(self.columns[j] for j in places), rows, self.dropped)
 

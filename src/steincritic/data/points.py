@@ -1,6 +1,6 @@
 """ScoredPoints: points with the model's score at them, on which the whole library works."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from steincritic.data.arrays import ArrayLike, as_float_tensor, as_points, check_finite
-from steincritic.data.binary import numbered_names
-from steincritic.data.layout import Table
+from steincritic.data.layout import Table, numbered_names
 from steincritic.data.tables import load_table
 from steincritic.devices import DeviceLike, resolve_device
 from steincritic.errors import InputError, ModelError, first_line, listed
@@ -124,15 +123,6 @@ class ScoredPoints:
         points, ends = self.shuffled(seed=seed), list(accumulate(sizes, initial=0))
         return [points[start:end] for start, end in pairwise(ends)]
 
-    def folds(self, count: int, *, seed: int) -> Iterator[tuple["ScoredPoints", "ScoredPoints"]]:
-        """(rest, fold) for each of `count` folds whose sizes differ by at most one."""
-        if not 2 <= count <= len(self):
-            raise InputError(f"need between 2 folds and one per point ({len(self)}), got {count}")
-        label = torch.arange(len(self), device=self.x.device) % count
-        points = self.shuffled(seed=seed)
-        for k in range(count):
-            yield points[label != k], points[label == k]
-
 
 PointsLike: TypeAlias = ScoredPoints | ArrayLike  # what a user may pass as data
 D = TypeVar("D")  # some such data
@@ -202,10 +192,10 @@ def scored(
         x = arranged(load_table(x) if isinstance(x, str | Path) else x, adapted)
         free = dimension(unbounded(adapted))
         dim = free if within is None or free is None else columns_of(within, free)
-        given = as_points(x, name=name, dim=dim)
+        rows = as_points(x, name=name, dim=dim)
         if within is not None:
-            given = entered(within, given, names or getattr(x, "columns", None), row_names(x))
-        points = score_points(unbounded(adapted), given, name=name)
+            rows = entered(within, rows, names or getattr(x, "columns", None), row_names(x))
+        points = score_points(unbounded(adapted), rows, name=name)
     if 0 in points.x.shape:
         raise InputError(f"{name} must hold at least one point, got shape {tuple(points.x.shape)}")
     check_finite(points.x, name=name)
@@ -222,21 +212,21 @@ def arranged(x: D, *models: Model | None) -> D:
 
     Names of coordinates, as a posterior has them, count where the data have some of them.
     """
-    wanted = {columns for model in models if (columns := fitted_columns(model)) is not None}
-    known = wanted or {names for model in models if (names := coordinate_names(model)) is not None}
+    orders = {columns for model in models if (columns := fitted_columns(model)) is not None}
+    known = orders or {names for model in models if (names := coordinate_names(model)) is not None}
     if not known:
         return x
     table: Any = load_table(x) if isinstance(x, str | Path) else x
     names = tuple(getattr(table, "columns", ()))
     if not names or names == numbered_names(len(names)) or not isinstance(names[0], str):
         return x
-    wanted = wanted or {own for own in known if set(own) & set(names)}
-    if not wanted:
+    orders = orders or {columns for columns in known if set(columns) & set(names)}
+    if not orders:
         return x
-    if len(wanted) > 1:
-        shown = " and ".join(f"({listed(each, _SHOWN)})" for each in sorted(wanted))
+    if len(orders) > 1:
+        shown = " and ".join(f"({listed(columns, _SHOWN)})" for columns in sorted(orders))
         raise InputError(f"the models have other columns, or in another order: {shown}")
-    (order,) = wanted
+    (order,) = orders
     if names == order:
         return x
     if sorted(names) != sorted(order):
@@ -248,11 +238,21 @@ def arranged(x: D, *models: Model | None) -> D:
     return cast(D, ordered)
 
 
-def reading_notes(given: object, used: object) -> tuple[str, ...]:
+def column_names(names: Iterable[object] | None, dim: int) -> tuple[str, ...]:
+    """The names that were given, one per column; x1, x2, ... where none were."""
+    if names is None:
+        return numbered_names(dim)
+    labels = tuple(map(str, names))
+    if len(labels) != dim:
+        raise InputError(f"names must name the {dim} columns of x, got {len(labels)} names")
+    return labels
+
+
+def reading_notes(raw: object, used: object) -> tuple[str, ...]:
     """What a reader should know of how data were read: rows left out, columns put in the model's order."""
-    dropped = getattr(given, "dropped", 0)
+    dropped = getattr(raw, "dropped", 0)
     notes = [f"{counted(dropped, 'row')} with NaN or infinite values left out."] if dropped else []
-    before, after = (tuple(getattr(data, "columns", ())) for data in (given, used))
+    before, after = (tuple(getattr(data, "columns", ())) for data in (raw, used))
     if before != after:
         notes.append(f"Columns were put in the model's order: {listed(after, _SHOWN)}.")
     return tuple(notes)
@@ -302,18 +302,18 @@ def sample_points(model: Model | None, n: int, *, seed: int, like: Tensor | None
 
 def sample_sets(model: Model | None, count: int, n: int, *, seed: int, like: Tensor) -> ScoredPoints:
     """(count, n, d): datasets of n scored draws; a model that scores each set by itself has `null_sets`."""
-    own: Callable[..., ScoredPoints] | None = getattr(model, "null_sets", None)
-    if own is not None:
-        return own(count, n, seed=seed, like=like)
+    null_sets: Callable[..., ScoredPoints] | None = getattr(model, "null_sets", None)
+    if null_sets is not None:
+        return null_sets(count, n, seed=seed, like=like)
     return sample_points(model, count * n, seed=seed, like=like).cut(n)
 
 
 def checked_score(model: Model, x: Tensor, *, name: str = "x") -> Tensor:
     """The score as the model gives it, in whatever dtype, if it has the shape of the points."""
-    own = x.detach().clone()  # a score that writes into its argument must not change the data
+    copy = x.detach().clone()  # a score that writes into its argument must not change the data
     if isinstance(model, nn.Module):
-        own = own.to(weights_like(model))
-    score = answer(lambda: model.score(own), f"model.score({name} of shape {tuple(x.shape)})")
+        copy = copy.to(weights_like(model))
+    score = answer(lambda: model.score(copy), f"model.score({name} of shape {tuple(x.shape)})")
     if score.shape != x.shape:
         raise ModelError(
             f"model.score must return the shape of its argument, {tuple(x.shape)}; got {tuple(score.shape)}"

@@ -14,9 +14,7 @@ import torch
 from torch import Tensor
 
 from steincritic.data.arrays import ArrayLike, as_float_tensor
-from steincritic.data.binary import check_shape, native, numbered_names, wrong_dtype
-from steincritic.data.collection import Collection, is_collection
-from steincritic.data.layout import Columns, Rows, Table
+from steincritic.data.layout import Columns, Rows, Table, check_shape, native, numbered_names, wrong_dtype
 from steincritic.data.tables import IN_MEMORY, estimated_rows, finite, read_chunks
 from steincritic.errors import InputError
 from steincritic.rng import Source as Random
@@ -82,11 +80,9 @@ class ArraySource:
 
 
 def as_source(x: ArrayLike | Source) -> Source:
-    """Whatever holds rows: a path of a file or a folder, a table, an array, a tensor, a frame, or Dask's."""
+    """Whatever holds rows: a path of a file or a folder, a table, an array, a tensor or a frame."""
     if isinstance(x, Source):
         return x
-    if is_collection(x):
-        return Collection.of(x)
     if isinstance(x, str | Path):
         return FileSource(Path(x))
     if isinstance(x, Table):
@@ -111,19 +107,19 @@ def first_row(source: Source) -> Table:
 
 def _of_size(tables: Iterator[Table], rows: int) -> Iterator[Table]:
     """The same rows in tables of so many each, which wait for a next row: others may be left out before."""
-    held: list[Table] = []
+    parts: list[Table] = []
     count = 0
     for table in tables:
         while count + len(table) > rows:
             if missing := rows - count:
-                held.append(table[:missing])
+                parts.append(table[:missing])
                 table = table[missing:]
-            yield Table.cat(held)
-            held, count = [], 0
-        held.append(table)
+            yield Table.cat(parts)
+            parts, count = [], 0
+        parts.append(table)
         count += len(table)
     if count:
-        yield Table.cat(held)
+        yield Table.cat(parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +135,7 @@ class Sample:
     def of(cls, values: Sequence[Tensor], rows: Rows, *, first: int, size: int, seed: int) -> "Sample":
         """So many of these rows, the first of which is at that place."""
         random = Random(seed, "reservoir")
-        random.taken = first
+        random.hashes = first
         places = torch.arange(first, first + len(rows))
         return cls(random.integers(2**62, len(rows)), places, tuple(values), rows)._smallest(size)
 

@@ -1,22 +1,21 @@
 """Tables from files, whole or a chunk of rows at a time, and from standard input."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 
-from steincritic.data.binary import numpy_blocks, numpy_rows, parquet_blocks, parquet_rows
+from steincritic.data.binary import numpy_blocks, numpy_rows, parquet_blocks, parquet_rows, parts_of
 from steincritic.data.delimited import CsvParser
-from steincritic.data.layout import Columns, Rows, Table
-from steincritic.errors import FileFormatError, InputError, check_count, listed, missing_file
+from steincritic.data.layout import Columns, Table
+from steincritic.errors import FileFormatError, InputError, check_count, first_line, listed, missing_file
 
 STDIN = "-"
-_SHOWN, _EMPTY = 8, 5  # columns that a message names, and empty ones
+_EMPTY = 5  # columns that a message names
 _SAMPLE = 2**16  # bytes of a csv file by which its rows are estimated
 _BLOCK = 2**16  # rows of csv and parquet read at a time
 _WHOLE = 2**62
@@ -34,20 +33,22 @@ def read_table(path: str | Path, *, drop_nan: bool = False, columns: Columns | N
     """
     table = load_table(path, columns)
     bad = bad_rows(table.x)
-    if not bad.any():
-        return table
-    count = int(bad.sum())
-    if not drop_nan:
+    if not bad.any() or (drop_nan and not bad.all()):
+        return table.without(bad)
+    holds = np.isfinite(table.x).any(0)
+    names = [name for name, some in zip(table.columns, holds, strict=True) if not some]
+    hint = ""
+    if names and holds.any():  # such as one behind a last separator
+        hint = f"; no number is in {listed(names, _EMPTY)}, so perhaps --exclude {','.join(names[:_EMPTY])}"
+    if drop_nan:
         raise InputError(
-            f"{path} has NaN or infinite values in {count} of {len(bad)} rows, the first is row "
-            f"{table.rows.name(int(bad.argmax()))}; repair them or leave them out: --drop-nan, "
-            f"or read_table(path, drop_nan=True) in Python{_empty(table)}"
+            f"{path} has NaN or infinite values in all of its {len(bad)} rows; nothing is left{hint}"
         )
-    if count == len(bad):
-        raise InputError(
-            f"{path} has NaN or infinite values in all of its {count} rows; nothing is left{_empty(table)}"
-        )
-    return table.without(bad)
+    raise InputError(
+        f"{path} has NaN or infinite values in {int(bad.sum())} of {len(bad)} rows, the first is row "
+        f"{table.rows.name(int(bad.argmax()))}; repair them or leave them out: --drop-nan, "
+        f"or read_table(path, drop_nan=True) in Python{hint}"
+    )
 
 
 def load_table(path: str | Path, columns: Columns | None = None) -> Table:
@@ -62,8 +63,8 @@ def read_chunks(
 ) -> Iterator[Table]:
     """Read npy, npz, csv, parquet or a folder of parquet parts, or csv from standard input for "-".
 
-    In constant memory, but for an array in an npz file that is stored column by column. Rows with NaN or
-    infinite values are an error that names the first, or are left out. Nothing is unpickled.
+    In constant memory, but for an npz file. Rows with NaN or infinite values are an error that names the
+    first, or are left out. Nothing is unpickled.
     """
     check_count(rows, name="rows")
     chosen, name = columns or Columns(), "standard input" if str(source) == STDIN else str(source)
@@ -80,57 +81,15 @@ def estimated_rows(source: str | Path) -> int:
         return 0
     path = checked_path(source)
     with reading(path):
-        return sum(map(parquet_rows, parts_of(path))) if path.is_dir() else _kind(path)[1](path)
+        return _KINDS[".parquet" if path.is_dir() else path.suffix.lower()][1](path)
 
 
 def file_blocks(path: str | Path, rows: int, columns: Columns) -> Iterator[Table]:
     """Blocks of floats of a file, of at least one row each and one in all; they may hold NaN."""
     path = checked_path(path)
-    if path.is_dir():
-        yield from _parts_blocks(path, rows, columns)
-        return
     with reading(path):
-        yield from _kind(path)[0](path, rows, columns)
-
-
-def parts_of(folder: Path) -> list[Path]:
-    """The parquet files of a folder, by name; those that begin with a dot or an underscore are not data."""
-    parts = sorted(path for path in folder.glob("*.parquet") if path.is_file())
-    return [path for path in parts if path.name[0] not in "._"]
-
-
-def _parts_blocks(folder: Path, rows: int, columns: Columns) -> Iterator[Table]:
-    """One part after the other; they have the columns of the first one, in any order."""
-    first: Path | None = None
-    names: tuple[str, ...] = ()
-    start = 0
-    for part in parts_of(folder):
-        with reading(part):
-            if not parquet_rows(part):
-                continue
-            for block in parquet_blocks(part, rows, columns):
-                if first is None:
-                    first, names = part, block.columns
-                if set(block.columns) != set(names):
-                    raise InputError(_other_columns(part, block.columns, first, names))
-                numbers = Rows(block.rows.numbers + start, None, block.rows.ids)
-                yield replace(block.take(names), rows=numbers)
-            start += parquet_rows(part)
-    if first is None:
-        raise FileFormatError(f"{folder} must hold rows of numbers, its parquet files have none")
-
-
-def _other_columns(part: Path, has: Sequence[str], first: Path, names: Sequence[str]) -> str:
-    lacks, more = ([n for n in a if n not in b] for a, b in ((names, has), (has, names)))
-    said = [f"{verb} {listed(found, _SHOWN)}" for verb, found in (("lacks", lacks), ("has", more)) if found]
-    return (
-        f"{part} has other columns than {first.name}: it {' and '.join(said)}; give all parts one schema, or "
-        "name the columns that all of them have with --columns"
-    )
-
-
-def _kind(path: Path) -> "tuple[_Reader, Callable[[Path], int]]":
-    return _KINDS[path.suffix.lower()]
+        read, _ = _KINDS[".parquet" if path.is_dir() else path.suffix.lower()]
+        yield from read(path, rows, columns)
 
 
 def checked_path(path: str | Path) -> Path:
@@ -161,10 +120,9 @@ def reading(path: Path) -> Iterator[None]:
     except OSError as error:
         raise FileFormatError(f"{path} cannot be read: {error.strerror or error}") from None
     except Exception as error:
-        first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
-        kind = path.suffix[1:].lower()
+        kind = path.suffix[1:].lower() or "parquet"  # of a folder
         raise FileFormatError(
-            f"{path} cannot be read as {kind}: {first_line}; it is damaged or no {kind} file"
+            f"{path} cannot be read as {kind}: {first_line(error)}; it is damaged or no {kind} file"
         ) from None
 
 
@@ -180,22 +138,11 @@ IN_MEMORY = "drop or repair it"  # where rows come from no file
 def finite(table: Table, source: str, *, drop_nan: bool = False, way_out: str = _LEAVE_OUT) -> Table:
     """The table without rows that hold NaN or infinite values; the first is named where they may not be."""
     bad = bad_rows(table.x)
-    if not bad.any():
-        return table
-    if not drop_nan:
+    if bad.any() and not drop_nan:
         raise InputError(
             f"{source} has NaN or infinite values in row {table.rows.name(int(bad.argmax()))}; {way_out}"
         )
     return table.without(bad)
-
-
-def _empty(table: Table) -> str:
-    """A hint at columns without any number, such as one behind a last separator."""
-    holds = np.isfinite(table.x).any(0)
-    names = [name for name, some in zip(table.columns, holds, strict=True) if not some]
-    if not names or not holds.any():
-        return ""
-    return f"; no number is in {listed(names, _EMPTY)}, so perhaps --exclude {','.join(names[:_EMPTY])}"
 
 
 def _csv_blocks(path: Path, rows: int, columns: Columns) -> Iterator[Table]:

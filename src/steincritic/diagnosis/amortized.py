@@ -1,8 +1,9 @@
 """check_amortized: is an amortized posterior right, over many observations, and for which is it not?"""
 
+import itertools
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -10,12 +11,12 @@ import torch
 from torch import Tensor
 
 from steincritic.data.arrays import ArrayLike, as_points
-from steincritic.data.points import ScoredPoints, scored
+from steincritic.data.points import ScoredPoints, column_names, scored
 from steincritic.diagnosis.by_scores import Gaps
-from steincritic.diagnosis.check import column_names
 from steincritic.diagnosis.points import benjamini_hochberg
 from steincritic.display import GRAY, axes, panel
 from steincritic.errors import DoubtfulWarning, InputError, check_level, listed
+from steincritic.files import json_fields
 from steincritic.gof.choose import TestName, choose_test
 from steincritic.gof.combined import Combined
 from steincritic.gof.test import GofTest
@@ -57,26 +58,22 @@ class AmortizedResult:
     @property
     def findings(self) -> tuple[str, ...]:
         """Which coordinates are off, and in how many observations, the most frequent first."""
+        k, rows = len(self.pvalues), torch.tensor(self.failing, dtype=torch.int64)
+        single: list[tuple[int, str]] = []
+        together = []
+        for j, name in enumerate(self.names):
+            looks = (self.ratios, self.spread_z, _spread), (self.shifts, self.shift_z, _shift)
+            for (values, z, words), sign in itertools.product(looks, (1, -1)):
+                off = rows[sign * z[rows, j] > self.bound]
+                if len(off):
+                    where = f"in {len(off)} of {k} observations"
+                    single.append((len(off), f"{name} {words(values[off, j], sign)} {where}."))
+                elif not len(rows) and float(sign * z[:, j].sum()) > self.bound * math.sqrt(k):
+                    together.append(f"{name} {words(values[:, j], sign)} over all observations together.")
         if not self.rejected and not self.failing:
             return ()
-        told = sorted(self._counted(), key=lambda one: -one[0])
-        sentences = [sentence for count, sentence in told if count][:_SHOWN]
-        return tuple(sentences or [sentence for _, sentence in told if sentence])
-
-    def _counted(self) -> Iterator[tuple[int, str]]:
-        k, rows = len(self.pvalues), torch.tensor(self.failing, dtype=torch.int64)
-        for j, name in enumerate(self.names):
-            for values, z, words in (
-                (self.ratios, self.spread_z, _spread),
-                (self.shifts, self.shift_z, _shift),
-            ):
-                for sign in (1, -1):
-                    off = rows[sign * z[rows, j] > self.bound]
-                    if len(off):
-                        where = f"in {len(off)} of {k} observations"
-                        yield len(off), f"{name} {words(values[off, j], sign)} {where}."
-                    elif not len(rows) and float(sign * z[:, j].sum()) > self.bound * math.sqrt(k):
-                        yield 0, f"{name} {words(values[:, j], sign)} over all observations together."
+        sentences = [sentence for _, sentence in sorted(single, key=lambda pair: -pair[0])]
+        return tuple(sentences[:_SHOWN] or together)
 
     def summary(self) -> str:
         """The verdict for all, the observations where it fails, what is wrong there."""
@@ -99,13 +96,8 @@ class AmortizedResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
-        arrays = ("pvalues", "shifts", "ratios", "shift_z", "spread_z")
-        plain = ("pvalue", "rejected", "level", "fdr", "test", "seed")
-        return {
-            **{name: getattr(self, name) for name in plain},
-            **{name: list(getattr(self, name)) for name in ("failing", "findings", "names")},
-            **{name: getattr(self, name).tolist() for name in arrays},
-        }
+        names = ["pvalue", "rejected", "level", "fdr", "test", "seed", "failing", "findings", "names"]
+        return json_fields(self, [*names, "pvalues", "shifts", "ratios", "shift_z", "spread_z"])
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Shift and spread of each coordinate for each observation, failing ones filled; right is (0, 1)."""
@@ -127,8 +119,8 @@ class AmortizedResult:
 
     def _repr_html_(self) -> str:
         lines = self.summary().splitlines()
-        found = len(lines) - len(self.findings)
-        return panel(lines[:found], rejected=self.rejected, items=self.findings)
+        head = len(lines) - len(self.findings)
+        return panel(lines[:head], rejected=self.rejected, items=self.findings)
 
     def __repr__(self) -> str:
         verdict = "rejected" if self.rejected else "not rejected"
@@ -182,19 +174,19 @@ def check_amortized(
     pvalues, gaps, labels, before = [], [], names, None
     for k, observation in enumerate(observations):
         model = as_model(posterior_of(observation))
-        given = draws_of(observation) if callable(draws_of) else draws_of[k]
-        points = scored(model, as_points(given, name=f"draws of observation {k}", dim=dimension(model)))
+        draws = draws_of(observation) if callable(draws_of) else draws_of[k]
+        points = scored(model, as_points(draws, name=f"draws of observation {k}", dim=dimension(model)))
         labels = column_names(labels if labels is not None else coordinate_names(model), points.dim)
         _check_apart(before, points, k)
         (result,) = chosen.run(None, points.alone(), level=level, seeds=[derive(seed, "observation", k)])
         pvalues.append(result.pvalue)
         gaps.append(Gaps.of(points))
         before = points
-    found = torch.tensor(pvalues, dtype=torch.float64)
-    failing = benjamini_hochberg(found, fdr).nonzero()[:, 0].tolist()
+    by_observation = torch.tensor(pvalues, dtype=torch.float64)
+    failing = benjamini_hochberg(by_observation, fdr).nonzero()[:, 0].tolist()
     return AmortizedResult(
-        pvalues=found,
-        pvalue=fisher(found),
+        pvalues=by_observation,
+        pvalue=fisher(by_observation),
         failing=tuple(sorted(failing, key=lambda k: pvalues[k])),
         level=level,
         fdr=fdr,
@@ -216,11 +208,11 @@ def fisher(pvalues: Tensor) -> float:
     return float(gammaincc(len(pvalues), -float(pvalues.log().sum())))
 
 
-def _check_apart(one: ScoredPoints | None, other: ScoredPoints, k: int) -> None:
+def _check_apart(previous: ScoredPoints | None, other: ScoredPoints, k: int) -> None:
     """The same random numbers for two observations make their p-values dependent."""
-    if one is None or one.x.shape != other.x.shape:
+    if previous is None or previous.x.shape != other.x.shape:
         return
-    y, z = ((points.x - points.x.mean(0)) / points.x.std(0) for points in (one, other))
+    y, z = ((points.x - points.x.mean(0)) / points.x.std(0) for points in (previous, other))
     shared = (y * z).mean(0).abs().max()
     if shared > _SHARED / math.sqrt(len(y)):
         warnings.warn(

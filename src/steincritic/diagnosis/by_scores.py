@@ -65,92 +65,80 @@ def differences(
     if compared is None:
         return None
     values = torch.stack([standard.score, standard.x * standard.score + 1])
-    loud = values.mean(1).abs() / values.std(1).clamp(min=1e-300)  # (2, d)
-    kinds = ("shift", "spread")
+    loudness = values.mean(1).abs() / values.std(1).clamp(min=1e-300)  # (2, d)
     single = [
-        (float(loud[k, j]), compared.single(kind, j))
-        for k, kind in enumerate(kinds)
+        (float(loudness[k, j]), compared.single(kind, j))
+        for k, kind in enumerate(("shift", "spread"))
         for j in range(points.dim)
     ]
-    sure = sorted((one for one in single if one[1].pvalue <= level), key=lambda one: -one[0])
-    quiet = _QUIET_BENT if compared.found.rough else _QUIET
-    kept = [one for size, one in sure if size >= quiet * sure[0][0]]
-    pairs = [compared.pair(j, k) for j, k in pair_columns(points.dim)]
+    significant = sorted((pair for pair in single if pair[1].pvalue <= level), key=lambda pair: -pair[0])
+    quiet = _QUIET_BENT if compared.rough else _QUIET
+    loudest = [difference for size, difference in significant if size >= quiet * significant[0][0]]
+    pairs = [compared.pair(at) for at in range(len(pair_columns(points.dim)))]
     pairs = sorted((pair for pair in pairs if pair.pvalue <= level), key=lambda pair: -pair.estimate.gap)
-    return [*_together(kept, compared), *pairs[:_PAIRS]]
+    return [*_together(loudest, compared), *pairs[:_PAIRS]]
 
 
-def _together(found: list[Difference], compared: "Compared") -> list[Difference]:
+def _together(differences: list[Difference], compared: "Compared") -> list[Difference]:
     """Spreads of most coordinates that are wrong alike, as one."""
     joint = compared.scale()
     alike = [
-        one
-        for one in found
-        if one.kind == "spread"
-        and one.estimate.above == joint.estimate.above
-        and one.estimate.reaches(joint.estimate.value, 3)
+        difference
+        for difference in differences
+        if difference.kind == "spread"
+        and difference.estimate.above == joint.estimate.above
+        and difference.estimate.reaches(joint.estimate.value, 3)
     ]
     if len(alike) < max(3, _ALIKE * compared.dim):
-        return found
-    return [joint, *(one for one in found if one not in alike)]
-
-
-@dataclass(frozen=True, eq=False)
-class Beside:
-    """What points are beside the model: (d,) each, and (pairs,) correlations by Fisher's z."""
-
-    shift: Tensor  # of the mean, in standard deviations of the model
-    spread: Tensor  # logarithm of the standard deviation over that of the model
-    own: Tensor  # correlations of the points
-    model: Tensor
-    rough: bool
-
-    @property
-    def all(self) -> Tensor:
-        return torch.cat([self.shift, self.spread, self.spread.mean()[None], self.own, self.own - self.model])
+        return differences
+    return [joint, *(difference for difference in differences if difference not in alike)]
 
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """The same with standard errors."""
+    """What points are beside the model, with standard errors, by kind.
 
-    found: Beside
-    error: Tensor  # of `found.all`
+    Shifts of the mean in standard deviations of the model, logarithms of standard deviations over those of
+    the model, (d,) each, and their mean; correlations of the points and what they have beyond those of the
+    model, (pairs,) each, by Fisher's z.
+    """
+
+    values: dict[str, Tensor]
+    errors: dict[str, Tensor]
     freedom: int  # of the errors
+    rough: bool
 
     @property
     def dim(self) -> int:
-        return len(self.found.shift)
+        return len(self.values["shift"])
 
     def single(self, kind: str, j: int) -> Difference:
-        place = j if kind == "shift" else self.dim + j
-        return self._difference(kind, (j,), place, many=self.dim)
+        return self._difference(kind, (j,), kind, j, many=self.dim)
 
     def scale(self) -> Difference:
-        return self._difference("scale", tuple(range(self.dim)), 2 * self.dim, many=1)
+        return self._difference("scale", tuple(range(self.dim)), "scale", 0, many=1)
 
-    def pair(self, j: int, k: int) -> Difference:
+    def pair(self, at: int) -> Difference:
         """The correlation of the points, with its own error; whether it is wrong goes by the difference."""
-        many, at = len(self.found.own), pair_columns(self.dim).index((j, k))
-        place = 2 * self.dim + 1 + at
-        gap = self._difference("pair", (j, k), place + many, many=many)
-        z = self._estimate(float(self.found.own[at]), place)
-        value, low, high, model = (
-            math.tanh(v) for v in (z.value, z.low, z.high, float(self.found.model[at]))
-        )
+        columns, of_model = pair_columns(self.dim), self.values["own"][at] - self.values["beyond"][at]
+        gap = self._difference("pair", columns[at], "beyond", at, many=len(columns))
+        z = self._estimate("own", at)
+        value, low, high, model = (math.tanh(v) for v in (z.value, z.low, z.high, float(of_model)))
         return replace(gap, estimate=Estimate(value, low, high, model, gap.estimate.gap))
 
-    def _difference(self, kind: str, columns: tuple[int, ...], place: int, *, many: int) -> Difference:
+    def _difference(
+        self, kind: str, columns: tuple[int, ...], number: str, at: int, *, many: int
+    ) -> Difference:
         from scipy.special import stdtr  # slow to import
 
-        e = self._estimate(float(self.found.all[place]), place)
+        e = self._estimate(number, at)
         pvalue = 6 * many * float(stdtr(self.freedom, -e.gap))  # two sides, three kinds
         if kind in ("spread", "scale"):
             e = Estimate(math.exp(e.value), math.exp(e.low), math.exp(e.high), 1.0, e.gap)
-        return Difference(kind, columns, e, min(1.0, pvalue), self.found.rough)
+        return Difference(kind, columns, e, min(1.0, pvalue), self.rough)
 
-    def _estimate(self, value: float, place: int) -> Estimate:
-        error = max(float(self.error[place]), 1e-12)
+    def _estimate(self, number: str, at: int) -> Estimate:
+        value, error = float(self.values[number][at]), max(float(self.errors[number][at]), 1e-12)
         reach = error * student_quantile(0.975, self.freedom)
         return Estimate(value, value - reach, value + reach, 0.0, abs(value) / error)
 
@@ -163,33 +151,33 @@ def student_quantile(share: float, freedom: int) -> float:
 
 def compare(points: ScoredPoints, lengths: Tensor | None = None) -> Compared | None:
     n, d = points.x.shape
-    groups = _groups(n, lengths)
+    ends = torch.arange(1, n + 1) if lengths is None else lengths.cumsum(0)
+    count = min(len(ends), _GROUPS)
+    last = ends[torch.arange(1, count + 1) * len(ends) // count - 1].tolist()
+    groups = [slice(start, end) for start, end in zip([0, *last[:-1]], last, strict=True)]
     if n < 2 * WHITENED * d or d > _MOST or len(groups) < _FEWEST:
         return None
-    found = _beside(points)
+    whole, jackknife = _beside(points), []
     rest = torch.ones(n, dtype=torch.bool)
-    left: list[Tensor] = []
     for rows in groups:
         rest[rows] = False
         without = _beside(points[rest])
         rest[rows] = True
-        if found is None or without is None:
+        if whole is None or without is None:
             return None
-        left.append(without.all)
-    each = torch.stack(left)
-    error = ((each - each.mean(0)).square().mean(0) * (len(groups) - 1)).sqrt()
-    assert found is not None
-    return Compared(found, error, len(groups) - 1)
+        jackknife.append(without[0])
+    assert whole is not None
+    values, bend = whole
+    replicates = {number: torch.stack([part[number] for part in jackknife]) for number in values}
+    errors = {
+        number: ((part - part.mean(0)).square().mean(0) * (len(groups) - 1)).sqrt()
+        for number, part in replicates.items()
+    }
+    return Compared(values, errors, len(groups) - 1, rough=bend > _STRAIGHT)
 
 
-def _groups(n: int, lengths: Tensor | None) -> list[slice]:
-    ends = torch.arange(1, n + 1) if lengths is None else lengths.cumsum(0)
-    count = min(len(ends), _GROUPS)
-    last = ends[torch.arange(1, count + 1) * len(ends) // count - 1].tolist()
-    return [slice(a, b) for a, b in zip([0, *last[:-1]], last, strict=True)]
-
-
-def _beside(points: ScoredPoints) -> Beside | None:
+def _beside(points: ScoredPoints) -> tuple[dict[str, Tensor], float] | None:
+    """The values of `Compared`, and how far the score is from linear; None where it is too far."""
     x, s = points.x - points.x.mean(0), points.score - points.score.mean(0)
     covariance, cross = x.T @ x / len(x), -x.T @ s / len(x)
     model = torch.linalg.solve_ex(cross, covariance).result
@@ -199,9 +187,12 @@ def _beside(points: ScoredPoints) -> Beside | None:
     bend = max(float(ratios[-1]), 1 / max(float(ratios[0]), 1e-300))
     if bend > _BENT:
         return None
-    sd, own = model.diagonal().sqrt(), covariance.diagonal().sqrt()
+    sd, own_sd = model.diagonal().sqrt(), covariance.diagonal().sqrt()
     shift = -(whitening.root @ (whitening.root @ points.score.mean(0))) / sd
-    return Beside(shift, (own / sd).log(), _fisher(covariance, own), _fisher(model, sd), bend > _STRAIGHT)
+    spread, fisher = (own_sd / sd).log(), _fisher(covariance, own_sd)
+    beyond = fisher - _fisher(model, sd)
+    values = {"shift": shift, "spread": spread, "scale": spread.mean()[None], "own": fisher, "beyond": beyond}
+    return values, bend
 
 
 def _fisher(covariance: Tensor, sd: Tensor) -> Tensor:
@@ -236,9 +227,9 @@ class Gaps:
         sizes = (torch.arange(n) % groups).bincount()
         whole = sums.sum(0)
         means = torch.cat([whole[None] / n, (whole - sums) / (n - sizes)[:, None]])
-        found = _gaps(means, d)
-        error = (found[1:] - found[1:].mean(0)).square().sum(0).mul((groups - 1) / groups).sqrt()
-        return cls(*found[0], *(found[0] / torch.where(error > 0, error, torch.inf)))
+        gaps = _gaps(means, d)
+        error = (gaps[1:] - gaps[1:].mean(0)).square().sum(0).mul((groups - 1) / groups).sqrt()
+        return cls(*gaps[0], *(gaps[0] / torch.where(error > 0, error, torch.inf)))
 
     @property
     def bound(self) -> float:
@@ -249,19 +240,19 @@ class Gaps:
 def _gaps(means: Tensor, d: int) -> Tensor:
     """(g, 2, d) shifts and log ratios, from means (g, 2 d + 2 d^2) of x, s, xx' and xs'."""
     x, s, xx, xs = means.split([d, d, d * d, d * d], -1)
-    own, product = (both.unflatten(-1, (d, d)) - x[:, :, None] * t[:, None] for both, t in ((xx, x), (xs, s)))
-    values, vectors = torch.linalg.eigh(own)
+    xx, xs = (both.unflatten(-1, (d, d)) - x[:, :, None] * t[:, None] for both, t in ((xx, x), (xs, s)))
+    values, vectors = torch.linalg.eigh(xx)
     root, whiten = (
         vectors @ torch.diag_embed(values.clamp(min=_LEAST) ** power) @ vectors.mT for power in (0.5, -0.5)
     )
-    yt = whiten @ product @ root
+    yt = whiten @ xs @ root
     precision = -(yt + yt.mT) / 2
     if float(torch.linalg.eigvalsh(precision[0])[0]) > _LEAST:
         values, vectors = torch.linalg.eigh(precision)
         covariance = root @ vectors @ torch.diag_embed(1 / values.clamp(min=_LEAST)) @ vectors.mT @ root
     else:
-        along = [matrix.diagonal(dim1=-2, dim2=-1) for matrix in (own, -product)]
-        covariance = torch.diag_embed(along[0].clamp(min=_LEAST).square() / along[1].clamp(min=_LEAST))
-    variance, spread = (matrix.diagonal(dim1=-2, dim2=-1) for matrix in (covariance, own))
-    away = -(covariance @ s[..., None])[..., 0]
-    return torch.stack([away / variance.sqrt(), (spread.clamp(min=_LEAST) / variance).log() / 2], 1)
+        slopes = [matrix.diagonal(dim1=-2, dim2=-1) for matrix in (xx, -xs)]
+        covariance = torch.diag_embed(slopes[0].clamp(min=_LEAST).square() / slopes[1].clamp(min=_LEAST))
+    variance, spread = (matrix.diagonal(dim1=-2, dim2=-1) for matrix in (covariance, xx))
+    shift = -(covariance @ s[..., None])[..., 0]
+    return torch.stack([shift / variance.sqrt(), (spread.clamp(min=_LEAST) / variance).log() / 2], 1)

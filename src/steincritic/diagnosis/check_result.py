@@ -1,7 +1,11 @@
-"""CheckResult: what a check found, in numbers, in words and in pictures."""
+"""CheckResult: what a check found, in numbers, in words and in pictures.
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+How large what is wrong is, is said in a sentence: with many rows a harmless fault is significant too.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +16,14 @@ from steincritic.data.points import ScoredPoints
 from steincritic.diagnosis.coordinates import Coordinate
 from steincritic.diagnosis.doctor.doctor import Checkup
 from steincritic.diagnosis.findings import Finding
-from steincritic.diagnosis.fisher import FisherBound
-from steincritic.diagnosis.halves import Halves
+from steincritic.diagnosis.halves import FisherBound, Halves
 from steincritic.diagnosis.points import MissingFindings, PointFindings
 from steincritic.diagnosis.regions import Region
-from steincritic.diagnosis.size import size_sentence
 from steincritic.display import GRAY, RED, axes, panel
 from steincritic.errors import listed
-from steincritic.gof.result import DATA, GofResult
+from steincritic.files import json_fields, json_value
+from steincritic.gof.result import DATA, GofResult, Subject
+from steincritic.lenses.moments import DIRECTIONS
 from steincritic.models.bounded import coordinates_of
 from steincritic.training.critic import Critic
 
@@ -31,6 +35,17 @@ _SEVERAL = "are not explained by the {}, among them rows {}"
 _THIN = (
     "The difference is spread thin: no single coordinate, region or point carries enough of it to be named."
 )
+_RATIOS = ("spread", "scale", *DIRECTIONS)  # kinds whose sizes are compared by the logarithm of a ratio
+_SCALES = {  # from where on a difference of a kind is moderate, and large
+    **dict.fromkeys(("shift", "shift, all alike"), (0.2, 0.5)),
+    **dict.fromkeys(_RATIOS, (math.log(1.1), math.log(1.35))),
+    **dict.fromkeys(("pair", "bend"), (0.1, 0.3)),
+    "skewness": (0.3, 1.0),
+    # shares of all rows
+    **dict.fromkeys(("tails", "tails, all alike", "radial tails", "extreme together", "cell"), (0.01, 0.05)),
+}
+_NARROW = 0.005  # intervals that need four digits
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -91,32 +106,24 @@ class CheckResult:
             return ()
         tolerance = self.test.tolerance
         within = [tolerance.within] if tolerance is not None and tolerance.within else []
-        where = [*self._about_coordinates(), *(f"Region {region}." for region in self.regions[:_SHOWN])]
-        where[1:1] = self._about_points()  # after what is most telling
-        told = [*(f"{seen}." for seen in self.seen), *within, *where, *self._about_missing()]
-        return tuple(told) or (_THIN,)
-
-    def _about_coordinates(self) -> Iterator[str]:
-        wrong = self.wrong_coordinates
+        where, subject = [f"Region {region}." for region in self.regions[:_SHOWN]], self.test.subject
+        wrong = [str(coordinate) for coordinate in self.wrong_coordinates]
         if wrong and not (self.covariates and len(self.coordinates) == 1):  # y alone: that is the verdict
-            yield f"Coordinates that do not fit: {listed(list(map(str, wrong)), _SHOWN)}."
-
-    def _about_points(self) -> Iterator[str]:
+            where.insert(0, f"Coordinates that do not fit: {listed(wrong, _SHOWN)}.")
         if len(self.points):
-            subject, first = self.test.subject, ", ".join(self.row(k) for k in self.points.flagged[:5])
+            first = ", ".join(self.row(k) for k in self.points.flagged[:5])
             which = "is not explained by the {}, row {}" if len(self.points) == 1 else _SEVERAL
-            yield (
+            points = (
                 f"{len(self.points)} of {len(self.data)} {subject.points}{self._of_sample} "
                 f"{which.format(subject.model, first)} (false discovery rate {self.points.fdr:g})."
             )
-
-    def _about_missing(self) -> Iterator[str]:
+            where.insert(1, points)  # after what is most telling
         if self.missing is not None and len(self.missing):
-            subject = self.test.subject
-            yield (
+            where.append(
                 f"{len(self.missing)} of {len(self.missing.witness)} draws of the {subject.model} lie where "
                 f"{subject.data} are missing (false discovery rate {self.missing.fdr:g})."
             )
+        return (*(f"{finding}." for finding in self.seen), *within, *where) or (_THIN,)
 
     def summary(self) -> str:
         """What must be known first, verdict, cautions, findings and size, then how the test was done."""
@@ -125,9 +132,9 @@ class CheckResult:
     def reading(self, findings: Sequence[str]) -> list[str]:
         """Lines to read in their order, with these findings among them."""
         before, after = self.test.caveat_lines
-        told = [self.size, *after, *self.model_problems, *findings, self.how_wrong]
+        sentences = [self.size, *after, *self.model_problems, *findings, self.how_wrong]
         how = self.test.how_done(doubtful=bool(self.test.caveats or self.model_problems))
-        return [*before, self.test.verdict, *filter(None, told), *how]
+        return [*before, self.test.verdict, *filter(None, sentences), *how]
 
     @property
     def rows_tested(self) -> int:
@@ -165,9 +172,8 @@ class CheckResult:
         """A lower bound of the Fisher divergence, where the model is rejected and there is one."""
         if not self.rejected or not self.fisher.lower > 0:
             return ""
-        unit = "" if self.fisher.units == "standard" else ", in the raw units of the data"
-        if coordinates_of(self.critic.model) is not None:
-            unit = ", in coordinates without bounds"
+        bounded = coordinates_of(self.critic.model) is not None
+        unit = ", in coordinates without bounds" if bounded else ""
         return (
             f"Fisher divergence at least {self.fisher.lower:.3g} ({self.fisher.confidence:.0%} "
             f"confidence; estimate {self.fisher.estimate:.3g}){unit}."
@@ -180,9 +186,8 @@ class CheckResult:
             "fisher_lower_bound": self.fisher.lower,
             "fisher_estimate": self.fisher.estimate,
             "fisher_confidence": self.fisher.confidence,
-            "fisher_units": self.fisher.units,
-            "model_problems": [asdict(f) for f in self.checkup.problems],
-            "seen": [seen.to_dict() for seen in self.seen],
+            "model_problems": json_value(self.checkup.problems),
+            "seen": json_value(self.seen),
             "findings": list(self.findings),
             "points": {
                 "flagged": self.numbers(self.points.flagged),
@@ -193,9 +198,7 @@ class CheckResult:
             "missing": None
             if self.missing is None
             else {"flagged": len(self.missing), "of": len(self.missing.witness), "fdr": self.missing.fdr},
-            "coordinates": [
-                {"name": c.name, "share": c.share, "z": c.z, "pvalue": c.pvalue} for c in self.coordinates
-            ],
+            "coordinates": [json_fields(c, ("name", "share", "z", "pvalue")) for c in self.coordinates],
             "regions": [region.to_dict() for region in self.regions],
             "rows": len(self.data),
             "columns": list(self.names),
@@ -243,3 +246,43 @@ class CheckResult:
     def _repr_html_(self) -> str:
         lines = self.reading(())  # the findings among them are a list of their own
         return panel(lines, rejected=self.test.decided, items=self.findings)
+
+
+def size_sentence(findings: Sequence[Finding], n: int, subject: Subject = DATA) -> str:
+    """Of the largest difference that was measured; nothing where none was."""
+    sized = [(finding, *size) for finding in findings if (size := _size(finding, n)) is not None]
+    if not sized:
+        return ""
+    finding, _, word = max(sized, key=lambda measured: measured[1])
+    if (phrase := _phrase(finding, subject)) is not None:
+        return f"The largest difference is {word}: {phrase}."
+    return f"The largest difference is {word}, the {_ORDINALS[findings.index(finding)]} of the findings."
+
+
+def _size(finding: Finding, n: int) -> tuple[float, str] | None:
+    """In parts of what is large of its kind, and in a word."""
+    kind, by, _ = finding.kind.removesuffix(" within a mode").partition(" by ")
+    scale = None if by and kind == "shift" else _SCALES.get(kind)  # of y over x: in the units of y
+    if scale is None or finding.estimate is None or finding.interval is None or finding.expected is None:
+        return None
+    if finding.interval[0] <= finding.expected <= finding.interval[1]:
+        return None
+    rows, (moderate, large) = n if finding.kind == "cell" else 1, scale
+    size, expected = finding.estimate / rows, finding.expected / rows
+    if kind in _RATIOS:
+        size, expected = (math.log(max(value, 1e-12)) for value in (size, expected))
+    apart = abs(size - expected)
+    return apart / large, "small" if apart < moderate else "moderate" if apart < large else "large"
+
+
+def _phrase(finding: Finding, subject: Subject) -> str | None:
+    """A mean or a spread in a few words; None where only the finding's own sentence says it."""
+    if finding.kind not in ("shift", "spread") or subject is not DATA:
+        return None
+    assert finding.estimate is not None and finding.interval is not None
+    numbers = (finding.estimate, *finding.interval)
+    few = abs(finding.interval[1] - finding.interval[0]) < _NARROW
+    value, low, high = (f"{v:.{4 if few else 3 if abs(v) < 0.1 else 2}f}" for v in numbers)
+    if finding.kind == "shift":
+        return f"the mean of {finding.names[0]} is off by {value} of a standard deviation ({low} to {high})"
+    return f"{finding.names[0]} spreads {value} times as much as the model says ({low} to {high})"

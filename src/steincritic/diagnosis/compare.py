@@ -1,15 +1,11 @@
 r"""Which of K models is nearest to the data, and is any of them right?
 
-Near means a small Fisher divergence $F_q = E_p|s_q - s_p|^2$. Two formulas for it, for any field g:
+Near means a small Fisher divergence $F_q = E_p|s_q - s_p|^2$, in standard deviations of the data. With
 
-$$F_q = E_p[|s_q|^2 + 2 \nabla \cdot s_q] + E_p|s_p|^2, \qquad F_q \ge E_p[2\, T_q g - |g|^2].$$
+$$F_q = E_p[|s_q|^2 + 2 \nabla \cdot s_q] + E_p|s_p|^2$$
 
-The last term of the first is the same for all models, so differences of models have unbiased estimates
-from every point, without training (Hyvärinen 2005, score matching); they rank. The second bounds each
-model alone, with g from a critic, on points that the critic was not trained on; the critics share their
-hidden layers (`critics/trunk.py`). Differences of bounds do not rank: each bound lies below F by what its
-critic has missed, which differs by chance between equally wrong models (measured: one false ranking in
-five where one in twenty is allowed).
+the last term is the same for all models, so differences of models have unbiased estimates from every point,
+without training (Hyvärinen 2005, score matching); they rank.
 """
 
 import math
@@ -20,26 +16,15 @@ from typing import Any, Literal, TypeVar
 import torch
 from torch import Tensor
 
-from steincritic.critics.network import Network
-from steincritic.critics.trunk import SharedTrunk
 from steincritic.data.arrays import ArrayLike, as_points, check_finite
 from steincritic.data.frame import Frame
-from steincritic.data.points import (
-    ScoredPoints,
-    arranged,
-    reading_notes,
-    score_points,
-    scored,
-    within_bounds,
-)
+from steincritic.data.points import ScoredPoints, arranged, reading_notes, score_points, scored, within_bounds
 from steincritic.devices import DeviceLike, resolve_device
 from steincritic.diagnosis.comparison import Comparison, errors_of
-from steincritic.diagnosis.fisher import UNITS, Units
 from steincritic.engine import EngineName, using
-from steincritic.errors import DoubtfulWarning, InputError, check_choice, check_level
+from steincritic.errors import DoubtfulWarning, InputError, check_level, without
 from steincritic.gof.assumptions import FITTED, find_caveats
 from steincritic.gof.choose import TestName, choose_test
-from steincritic.gof.fisher_ball import FisherTerms
 from steincritic.gof.result import GofResult
 from steincritic.gof.test import GofTest
 from steincritic.models.base import Model, ModelLike, as_model
@@ -47,21 +32,25 @@ from steincritic.models.bounded import BoundedModel, coordinates_of, unbounded
 from steincritic.models.coordinates import Bounds, Box
 from steincritic.rng import Streams, derive, generator
 from steincritic.shapes import BankPerPoint, PerPoint, Points
-from steincritic.stein.operator import stein_values_by_block
-from steincritic.training.fit import Training, Yardsticks, always, fit_bank
-from steincritic.training.fitted import FittedBank
-from steincritic.training.pacing import DEFAULT_STAGING
-from steincritic.training.progress import Callback, ProgressBar
-from steincritic.training.staging import Staging
 
 T = TypeVar("T")
 
-FEWEST = 40  # points: of fewer, a tenth cannot say how far a critic is to be trusted
+FEWEST = 40  # points: of fewer, the central limit theorem says little
 _STEP = 1e-3  # of a coordinate's spread: error of the order of a millionth, also for float32 scores
 _COORDINATES = 64  # stepped along singly up to here, along random directions beyond
 _DRAWS = 100_000  # of the largest |t|; its 95 % quantile is then good to half a percent
 
 
+_NO_CRITICS = "leave it out; the ranking needs no critics, and fit_critic trains one"
+
+
+@without(
+    units="leave it out; columns are in standard deviations of the data",
+    staging=_NO_CRITICS,
+    network=_NO_CRITICS,
+    training=_NO_CRITICS,
+    callbacks=_NO_CRITICS,
+)
 def compare(
     models: Sequence[ModelLike] | Mapping[str, ModelLike],
     x: ArrayLike,
@@ -70,12 +59,7 @@ def compare(
     level: float = 0.05,
     seed: int = 0,
     names: Sequence[str] | None = None,
-    units: Units = "standard",
-    staging: Staging = DEFAULT_STAGING,
-    network: Network | None = None,
-    training: Training | None = None,
     device: DeviceLike = None,
-    callbacks: Sequence[Callback] | None = None,
     bounds: Bounds | None = None,
     engine: EngineName | None = None,
     address: str | None = None,
@@ -83,9 +67,7 @@ def compare(
     """Rank models by how far the data are from them, and ask whether any of them is right.
 
     The ranking comes from all points: differences of Fisher divergences, paired by point, with intervals
-    for all pairs at once. For a bound on each divergence, half of the points train critics (a fifth of
-    that half chooses the epoch and how far to trust them) and the other half measures them; the bounds
-    hold for all models at once. Both rest on the central limit theorem.
+    for all pairs at once, which rest on the central limit theorem. Nothing is trained.
 
     Args:
         models: two or more, each anything `as_model` takes; a mapping gives their names too.
@@ -95,10 +77,6 @@ def compare(
         level: of the intervals together, and of the test of each model.
         seed: decides every random choice.
         names: of the models; q1, q2, ... by default.
-        units: "standard" measures every coordinate by its standard deviation, so that no column counts for
-            more because of its unit; "raw" measures E_p|s_q - s_p|² in the units of the data.
-        network: the critics; one trunk of two layers of 128 with a head per model by default, `MLP()` for
-            critics that share nothing.
         bounds: as for `gof_test`, of all models. Where some state their own, the others are cut off there
             too, and the Fisher divergence is that in coordinates without bounds.
         engine, address: where null sets of the tests are looked at, as for `gof_test`.
@@ -106,53 +84,47 @@ def compare(
     >>> import steincritic as sc
     >>> q1, q2 = sc.models.GaussianMixture([[0.1, 0.0]]), sc.models.GaussianMixture([[1.0, 0.0]])
     >>> x = sc.models.GaussianMixture([[0.0, 0.0]]).sample(300, seed=1)
-    >>> sc.compare({"near": q1, "far": q2}, x, test="none", training=sc.Training(epochs=10)).ranking
+    >>> sc.compare({"near": q1, "far": q2}, x, test="none").ranking
     (('near',), ('far',))
     """
     check_level(level)
-    check_choice(units, name="units", choices=UNITS)
     if isinstance(models, Mapping):
         names = list(models) if names is None else names
         models = list(models.values())
     labels = _checked_names(models, names)
     scorers = _of_each(as_model, models, labels)
     used = arranged(x, *scorers)
-    at = _checked_points(used)
+    if isinstance(used, ScoredPoints):
+        raise InputError("x has the scores of one model; pass the points, and each model scores them")
+    at = as_points(used)
+    if len(at) < FEWEST:
+        raise InputError(
+            f"x has {len(at)} points; a ranking takes at least {FEWEST}: collect more, or test each "
+            "model with gof_test"
+        )
     at = at.to(resolve_device(device, at))
     scorers = _in_one_space(scorers, bounds, used)
     points = ScoredPoints.stack(_of_each(lambda model: scored(model, at), scorers, labels))  # (k, n, d)
     scorers = [unbounded(model) for model in scorers]
     half = len(at) // 2
-    learned, held_out = points.split([half, len(at) - half], seed=derive(seed, "halves"))
-    frame = Frame.of(learned.x[0])
-    weights = torch.ones_like(frame.scale) if units == "raw" else frame.scale.square()
+    first, _ = points.split([half, len(at) - half], seed=derive(seed, "halves"))
+    scale = Frame.of(first.x[0]).scale
     divergences = _of_each(
-        lambda model: score_divergence(model, points.x[0], frame.scale, weights, seed=seed), scorers, labels
+        lambda model: score_divergence(model, points.x[0], scale, seed=seed), scorers, labels
     )
-    values = _relative_values(points.score, divergences, weights)
-    found = _bound_values(
-        learned,
-        held_out,
-        frame,
-        weights,
-        seed=seed,
-        staging=staging,
-        network=network or SharedTrunk(),
-        training=training or Training(selection="monitor"),
-        callbacks=[ProgressBar("training the critics")] if callbacks is None else callbacks,
-    )
+    # |s_q|² + 2 ∇·s_q of each model at each point: the Fisher divergence up to a common constant
+    pairs, weights = zip(points.score, divergences, strict=True), scale.square()
+    values = torch.stack([s.to(div_s).square() @ weights.to(div_s) + 2 * div_s for s, div_s in pairs]).cpu()
     with using(engine, address):
         tests = _tests(test, scorers, labels, points, level=level, seed=seed)
     return Comparison(
         names=labels,
         values=values,
-        found=found,
         critical=largest_t(values, level=level, seed=derive(seed, "largest t")),
         tests=tests,
         n=len(at),
         level=level,
         seed=seed,
-        units=units,
         caveats=_caveats(scorers, labels, points, getattr(used, "columns", None)),
         notes=reading_notes(x, used),
     )
@@ -163,14 +135,14 @@ def _caveats(
 ) -> tuple[str, ...]:
     """What does not look as it should in the data, and which models look fitted to them."""
     labels = None if columns is None else [str(column) for column in columns]
-    found: dict[str, None] = {}
-    for model, name, own in zip(models, names, points.each(), strict=True):
-        for caveat in find_caveats(model, own, labels):
+    texts: dict[str, None] = {}
+    for model, name, model_points in zip(models, names, points.each(), strict=True):
+        for caveat in find_caveats(model, model_points, labels):
             of_model = f"{name}: " if caveat.kind == FITTED else ""
-            found[f"{of_model}{caveat}"] = None
-    for caveat_text in found:
-        warnings.warn(caveat_text, DoubtfulWarning, stacklevel=3)
-    return tuple(found)
+            texts[f"{of_model}{caveat}"] = None
+    for text in texts:
+        warnings.warn(text, DoubtfulWarning, stacklevel=4)  # where compare was called, past @without
+    return tuple(texts)
 
 
 def _checked_names(models: Sequence[ModelLike], names: Sequence[str] | None) -> tuple[str, ...]:
@@ -190,38 +162,26 @@ def _checked_names(models: Sequence[ModelLike], names: Sequence[str] | None) -> 
     return tuple(names)
 
 
-def _checked_points(x: ArrayLike) -> Points:
-    if isinstance(x, ScoredPoints):
-        raise InputError("x has the scores of one model; pass the points, and each model scores them")
-    points = as_points(x)
-    if len(points) < FEWEST:
-        raise InputError(
-            f"x has {len(points)} points; one half trains critics and the other measures them, which takes "
-            f"at least {FEWEST}: collect more, or test each model with gof_test"
-        )
-    return points
-
-
 def _of_each(look: Callable[[Any], T], models: Sequence[ModelLike], names: Sequence[str]) -> list[T]:
     """What is found of each model; what goes wrong inside names the model."""
-    found = []
+    results = []
     for k, (model, name) in enumerate(zip(models, names, strict=True)):
         try:
-            found.append(look(model))
+            results.append(look(model))
         except InputError as error:
             raise type(error)(f"models[{k}] ({name}): {error}") from error
-    return found
+    return results
 
 
 def _in_one_space(models: list[Model], bounds: Bounds | None, x: ArrayLike) -> list[Model]:
     """All models within the same bounds, where any has some."""
     if bounds is not None:
         return [within_bounds(model, bounds, x) for model in models]
-    found = [within for model in models if (within := coordinates_of(model)) is not None]
-    if not found:
+    spaces = [within for model in models if (within := coordinates_of(model)) is not None]
+    if not spaces:
         return models
-    first = found[0]
-    for other in found[1:]:
+    first = spaces[0]
+    for other in spaces[1:]:
         same = type(first) is type(other)
         if same and isinstance(first, Box) and isinstance(other, Box):
             same = torch.equal(first.low.expand_as(other.low), other.low) and torch.equal(
@@ -232,26 +192,21 @@ def _in_one_space(models: list[Model], bounds: Bounds | None, x: ArrayLike) -> l
     return [BoundedModel(model, first) for model in models]
 
 
-def _relative_values(scores: Tensor, divergences: Sequence[PerPoint], weights: Tensor) -> BankPerPoint:
-    """|s_q|² + 2 ∇·s_q of each model at each point: the Fisher divergence up to a common constant."""
-    each = zip(scores, divergences, strict=True)
-    return torch.stack([s.to(div_s).square() @ weights.to(div_s) + 2 * div_s for s, div_s in each]).cpu()
-
-
-def score_divergence(model: Model, x: Points, scale: Tensor, weights: Tensor, *, seed: int) -> PerPoint:
-    r"""$\sum_j w_j\, \partial s_j / \partial x_j$ by central differences of the score.
+def score_divergence(model: Model, x: Points, scale: Tensor, *, seed: int) -> PerPoint:
+    r"""$\sum_j r_j^2\, \partial s_j / \partial x_j$ for scales r, by central differences of the score.
 
     A score may come from anywhere, so no derivative of it is asked for. Up to 64 coordinates each is
     stepped along; beyond, 64 random directions give an unbiased estimate, the same for every model.
     """
-    scale, weights = scale.to(x), weights.to(x)
+    scale = scale.to(x)
+    weights = scale.square()
     total = torch.zeros(len(x), dtype=torch.float64, device=x.device)
     directions, share = _directions(x, seed)
     for z in directions:
         ahead, behind = x + _STEP * scale * z, x - _STEP * scale * z
         change = _score_near(model, ahead) - _score_near(model, behind)
-        taken = torch.where(z == 0, torch.ones_like(x), (ahead - behind) * z)  # as rounding left it
-        total += share * (change * weights * z / taken).to(torch.float64).sum(-1)
+        step = torch.where(z == 0, torch.ones_like(x), (ahead - behind) * z)  # as rounding left it
+        total += share * (change * weights * z / step).to(torch.float64).sum(-1)
     return total
 
 
@@ -268,57 +223,6 @@ def _directions(x: Points, seed: int) -> tuple[Iterator[Tensor], float]:
         return (row.expand_as(x) for row in torch.eye(d, dtype=x.dtype, device=x.device)), 1.0
     streams = Streams.from_seeds([derive(seed, "directions")], device=x.device)
     return (streams.signs(k, tuple(x.shape), x.dtype)[0] for k in range(_COORDINATES)), 1 / _COORDINATES
-
-
-def _bound_values(
-    learned: ScoredPoints,
-    held_out: ScoredPoints,
-    frame: Frame,
-    weights: Tensor,
-    *,
-    seed: int,
-    staging: Staging,
-    network: Network,
-    training: Training,
-    callbacks: Sequence[Callback],
-) -> BankPerPoint:
-    """2 T_q g - |g|² of each model at held-out points, with everything chosen on the learned ones."""
-    checks = max(2, len(learned) // 5)
-    trained, checked = learned.split([len(learned) - checks, checks], seed=derive(seed, "checked"))
-    fitted = fit_bank(
-        frame.enter(trained),
-        staging=staging,
-        seeds=[derive(seed, "critics")] * len(learned.x),
-        network=network,
-        training=training,
-        yardsticks=Yardsticks(validation=always(frame.enter(checked))),
-        callbacks=callbacks,
-    )
-    fitted.require_success()
-    trust = terms_of(fitted, checked, frame, weights).best_factor()
-    return terms_of(fitted, held_out, frame, weights).values(trust).cpu()
-
-
-def terms_of(fitted: FittedBank, points: ScoredPoints, frame: Frame, weights: Tensor) -> FisherTerms:
-    r"""The parts of the bound at points in the data's own units.
-
-    Critics f live in the frame y = (x - m)/r, where f estimates r (s_q - s_p). So g = f/r is the gap in
-    the data's units; with weights w the Fisher divergence is $E_p \sum_j w_j (s_q - s_p)_j^2$, and
-
-    $$T_q (w g) = \sum_j w_j r_j^{-2} (r_j s_{q,j} f_j + \partial f_j / \partial y_j), \qquad
-    |g|_w^2 = \sum_j w_j r_j^{-2} f_j^2.$$
-    """
-    bank = fitted.snapshots.banks[0]
-    points = frame.enter(points).to(dtype=bank.dtype, device=bank.device)
-    blocks = [slice(j, j + 1) for j in range(points.dim)]
-    field, shares = torch.zeros_like(points.score), torch.zeros_like(points.score)
-    for bank, c in zip(fitted.snapshots.banks, fitted.snapshots.coefficients, strict=True):
-        f, parts = bank.field_and_parts(points.x, blocks)
-        shares += c[:, None, None] * stein_values_by_block(points.score, f, parts, blocks)
-        field += c[:, None, None] * f
-    field, shares = field.to(torch.float64), shares.to(torch.float64)
-    measure = (weights / frame.scale.square()).to(field)
-    return FisherTerms(shares @ measure, field.square() @ measure)
 
 
 def largest_t(values: BankPerPoint, *, level: float, seed: int) -> float:
@@ -355,12 +259,12 @@ def _tests(
     if test == "none":
         return None
     results = []
-    for model, name, own in zip(models, names, points.each(), strict=True):
+    for model, name, model_points in zip(models, names, points.each(), strict=True):
         try:
-            chosen, _ = choose_test(test, model, len(own))
-            results += chosen.run(model, own.alone(), level=level, seeds=[seed])
+            chosen, _ = choose_test(test, model, len(model_points))
+            results += chosen.run(model, model_points.alone(), level=level, seeds=[seed])
         except InputError as error:
             raise type(error)(f'testing {name}: {error}; test="none" skips the tests') from error
     for doubt in dict.fromkeys(doubt for result in results for doubt in result.doubts):
-        warnings.warn(doubt, DoubtfulWarning, stacklevel=3)
+        warnings.warn(doubt, DoubtfulWarning, stacklevel=4)  # where compare was called, past @without
     return tuple(results)

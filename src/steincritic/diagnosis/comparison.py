@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from steincritic.display import DARK, GRAY, axes, panel
-from steincritic.files import write_json
+from steincritic.files import json_fields, write_json
 from steincritic.gof.result import GofResult
-from steincritic.shapes import BankPerPoint, PerMember
+from steincritic.shapes import BankPerPoint
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,38 +22,23 @@ if TYPE_CHECKING:
 class Comparison:
     """K models compared on the same points; near means a small Fisher divergence F = E_p|s_q - s_p|².
 
-    Differences of F and the ranking come from `values`, bounds on each F from `found`.
+    Differences of F and the ranking come from `values`.
     """
 
     names: tuple[str, ...]
     values: BankPerPoint  # (k, n) one number per point; the mean is F less a constant of the data
-    found: BankPerPoint  # (k, m) one number per point that no critic saw; the mean is at most F
     critical: float  # an interval is a difference ± this many of its standard errors
     tests: tuple[GofResult, ...] | None  # of each model on all points
     n: int
     level: float
     seed: int
-    units: str
     caveats: tuple[str, ...] = ()  # what all of this takes for granted and the data do not show
     notes: tuple[str, ...] = ()  # on how the data were read
 
-    @property
-    def estimates(self) -> PerMember:
-        """Of the part of each Fisher divergence that the critics found, so too low rather than too high."""
-        return self.found.mean(-1)
-
-    @property
-    def standard_errors(self) -> PerMember:
-        return errors_of(self.found)
-
-    @property
-    def lower_bounds(self) -> PerMember:
-        """Fisher divergences are at least this, all of them together with confidence 1 - level."""
-        k, m = self.found.shape
-        from scipy import stats  # slow to import, so only where it is needed
-
-        quantile = float(stats.t.ppf(1 - self.level / k, m - 1))
-        return (self.estimates - quantile * self.standard_errors).clamp(min=0)
+    JSON_FIELDS: ClassVar = (
+        *("names", "ranking", "critical", "pvalues", "any_right_pvalue", "rejected", "n", "level", "seed"),
+        *("caveats", "notes"),
+    )
 
     @property
     def differences(self) -> Tensor:
@@ -108,12 +93,15 @@ class Comparison:
 
     def summary(self) -> str:
         """The ranking, the evidence for it and the verdict, in sentences."""
-        lines = [self.ranking_sentence(), *self._pair_sentences(), *self._bound_sentences()]
+        pairs = [
+            f"{near} is nearer than {far} by {by:.3g} ({low:.3g} to {high:.3g})."
+            for near, far, by, low, high in self._separated_pairs()
+        ]
+        lines = [self.ranking_sentence(), *pairs]
         if self.tests is not None:
             lines.append(self.verdict_sentence())
-        confidence = f"{100 * (1 - self.level):g} % confidence for all pairs, and for all bounds, together"
-        unit = "" if self.units == "standard" else "; in the raw units of the data"
-        return "\n".join([*lines, *self.caution_lines, f"{self.n} points; {confidence}{unit}.", *self.notes])
+        confidence = f"{100 * (1 - self.level):g} % confidence for all pairs together"
+        return "\n".join([*lines, *self.caution_lines, f"{self.n} points; {confidence}.", *self.notes])
 
     @property
     def caution_lines(self) -> list[str]:
@@ -130,7 +118,7 @@ class Comparison:
 
     def _group_words(self, group: Sequence[str]) -> str:
         """The names, and which of them can be told apart although their neighbors cannot."""
-        apart = [f"{a} is nearer than {b}" for a, b, *_ in self._told_apart() if {a, b} <= set(group)]
+        apart = [f"{a} is nearer than {b}" for a, b, *_ in self._separated_pairs() if {a, b} <= set(group)]
         return _listed(group, "and") + (f", though {_listed(apart, 'and')}" if apart else "")
 
     def verdict_sentence(self) -> str:
@@ -143,13 +131,13 @@ class Comparison:
                 f"None of them is right: each is rejected at level {self.level:g} (largest p = "
                 f"{self.any_right_pvalue:.3g}).{doubt}"
             )
-        left = [name for name, test in zip(self.names, self.tests, strict=True) if not test.rejected]
+        remaining = [name for name, test in zip(self.names, self.tests, strict=True) if not test.rejected]
         return (
-            f"No evidence against {_listed(left, 'or')} (largest p = {self.any_right_pvalue:.3g}, "
+            f"No evidence against {_listed(remaining, 'or')} (largest p = {self.any_right_pvalue:.3g}, "
             f"level {self.level:g}).{doubt}"
         )
 
-    def _told_apart(self) -> list[tuple[str, str, float, float, float]]:
+    def _separated_pairs(self) -> list[tuple[str, str, float, float, float]]:
         """Every pair whose interval leaves out zero: nearer, farther, difference and its interval."""
         lower, upper = (end.tolist() for end in self.intervals)
         return [
@@ -158,47 +146,15 @@ class Comparison:
             if lower[b][a] > 0
         ]
 
-    def _pair_sentences(self) -> list[str]:
-        return [
-            f"{near} is nearer than {far} by {by:.3g} ({low:.3g} to {high:.3g})."
-            for near, far, by, low, high in self._told_apart()
-        ]
-
-    def _bound_sentences(self) -> list[str]:
-        return [
-            f"{name}: Fisher divergence at least {bound:.3g} (its critic found {estimate:.3g} ± {error:.2g})."
-            for name, bound, estimate, error in zip(
-                self.names,
-                self.lower_bounds.tolist(),
-                self.estimates.tolist(),
-                self.standard_errors.tolist(),
-                strict=True,
-            )
-        ]
-
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
         lower, upper = self.intervals
         return {
-            "names": list(self.names),
-            "ranking": [list(group) for group in self.ranking],
-            "estimates": self.estimates.tolist(),
-            "standard_errors": self.standard_errors.tolist(),
-            "lower_bounds": self.lower_bounds.tolist(),
+            **json_fields(self, self.JSON_FIELDS),
             "differences": self.differences.tolist(),
             "differences_lower": lower.tolist(),
             "differences_upper": upper.tolist(),
-            "critical": self.critical,
-            "pvalues": None if self.pvalues is None else list(self.pvalues),
             "tests": None if self.tests is None else [test.test for test in self.tests],
-            "any_right_pvalue": self.any_right_pvalue,
-            "rejected": self.rejected,
-            "n": self.n,
-            "level": self.level,
-            "seed": self.seed,
-            "units": self.units,
-            "caveats": list(self.caveats),
-            "notes": list(self.notes),
             "summary": self.summary(),
         }
 
@@ -220,7 +176,6 @@ class Comparison:
                 ""
                 if k == first
                 else f"{self.differences[k, first]:.3g} ({lower[k, first]:.3g} to {upper[k, first]:.3g})",
-                f"{self.lower_bounds[k]:.3g}",
                 pvalues[k],
             )
             for k in self._order
@@ -244,7 +199,7 @@ class Comparison:
         return ax
 
 
-COLUMNS = ("rank", "model", "farther than the first by", "Fisher divergence at least", "p")
+COLUMNS = ("rank", "model", "farther than the first by", "p")
 
 
 def errors_of(values: Tensor) -> Tensor:

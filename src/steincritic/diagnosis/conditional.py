@@ -11,7 +11,7 @@ from steincritic.data.points import ScoredPoints
 from steincritic.diagnosis.findings import Finding
 from steincritic.diagnosis.halves import Half, Halves, split_in_halves
 from steincritic.diagnosis.points import PointFindings, benjamini_hochberg, sorted_rows
-from steincritic.diagnosis.residuals import Given, find_given
+from steincritic.diagnosis.residuals import ResidualData, find_conditional
 from steincritic.gof.conditional import draws_at_rows
 from steincritic.gof.result import GofResult
 from steincritic.models.conditional import AtRows
@@ -66,12 +66,12 @@ class Rows:
         halves = split_in_halves(residuals, frame.enter(points), seed=seed, fixed=model.covariates)
         return cls(model, points, draws, residuals, replace(halves, draws=draws))
 
-    def seen(self, test: GofResult, names: Sequence[str], level: float) -> tuple[Finding, ...]:
+    def findings(self, test: GofResult, names: Sequence[str], level: float) -> tuple[Finding, ...]:
         if test.examined is None:
             return ()
         draws = self.draws.cut(len(self.model)).x
-        given = Given.of(self.points, draws, self.model.covariates, names)
-        return find_given(test.examined, given, test.readings, level=level)
+        data = ResidualData.of(self.points, draws, self.model.covariates, names)
+        return find_conditional(test.examined, data, test.readings, level=level)
 
     def find_points(self, *, fdr: float, listed: bool, seed: int) -> PointFindings:
         """Rows whose y is not explained, by draws at the same x: the rank of their witness, or of their
@@ -80,7 +80,7 @@ class Rows:
         Rows that are extreme among their draws get more of them, again and again. A row that is settled by
         few draws keeps its p-value: at each stage those at or above a bound that only falls.
         """
-        witness = self.halves.gathered([half.own.witness for half in self.halves])
+        witness = self.halves.gathered([half.held_out.witness for half in self.halves])
         pvalues = self.halves.gathered(
             [self._ranked(half, derive(seed, "points", k)) for k, half in enumerate(self.halves)]
         )
@@ -88,20 +88,20 @@ class Rows:
         return PointFindings(witness, pvalues, sorted_rows(chosen, pvalues, -witness), fdr)
 
     def _ranked(self, half: Half, seed: int) -> Tensor:
-        own = torch.stack([half.own.witness, self._distance(half.points)])  # (2, rows)
+        measures = torch.stack([half.held_out.witness, self._distance(half.points)])  # (2, rows)
         pvalues = torch.ones(len(half), dtype=torch.float64)
-        left, drawn = torch.arange(len(half)), torch.zeros(2, len(half))  # and draws at least as extreme
+        unsettled, drawn = torch.arange(len(half)), torch.zeros(2, len(half))  # and draws at least as extreme
         total, count = 0, _FIRST
-        while len(left):
-            made = self._measured(half, half.rows[left], count, derive(seed, "draws", total))
-            drawn = drawn + (made >= own[:, None, left]).sum(1)
+        while len(unsettled):
+            simulated = self._measured(half, half.rows[unsettled], count, derive(seed, "draws", total))
+            drawn = drawn + (simulated >= measures[:, None, unsettled]).sum(1)
             total += count
-            pvalues[left] = (2 * (1 + drawn.amin(0)) / (1 + total)).clamp(max=1).double()
+            pvalues[unsettled] = (2 * (1 + drawn.amin(0)) / (1 + total)).clamp(max=1).double()
             count = _TIMES * total
-            keep = pvalues[left] < 2 * _CLEAR / (1 + total)
+            keep = pvalues[unsettled] < 2 * _CLEAR / (1 + total)
             if total >= _ENOUGH * len(self.model) or count * int(keep.sum()) > _MOST:
                 break
-            left, drawn = left[keep], drawn[:, keep]
+            unsettled, drawn = unsettled[keep], drawn[:, keep]
         return pvalues
 
     def _distance(self, inside: ScoredPoints) -> Tensor:
@@ -113,11 +113,11 @@ class Rows:
         size = max(1, _TOGETHER // (len(rows) * self.model.dim))
         model = self.model.at(rows)
         frame = RowFrame(self.residuals.frame.location[rows], self.residuals.frame.scale[rows])
-        made = []
+        pieces = []
         for part, start in enumerate(range(0, times, size)):
             count = min(size, times - start) * len(rows)
             x = model.sample(count, seed=derive(seed, part)).to(self.points.x)
             inside = frame.enter(ScoredPoints(x, model.score(x)))
             both = half.critic.witness(inside).to("cpu", torch.float64), self._distance(inside)
-            made.append(torch.stack(both).view(2, -1, len(rows)))
-        return torch.cat(made, 1)
+            pieces.append(torch.stack(both).view(2, -1, len(rows)))
+        return torch.cat(pieces, 1)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from steincritic.diagnosis.halves import Half, Halves
+from steincritic.diagnosis.halves import Halves
 from steincritic.engine import one_thread
 from steincritic.gof.null import rank_pvalues
 from steincritic.rng import generator
@@ -37,12 +37,17 @@ def find_coordinates(halves: Halves, names: Sequence[str], *, seed: int) -> tupl
     over its standard error, against the largest such ratio under the model. The p-value is twice the
     smaller of the two halves'.
     """
-    tested = [_adjusted(half, seed=seed, number=k) for k, half in enumerate(halves)]
-    z = torch.stack([ratio for ratio, _ in tested]).sum(0) / 2**0.5
-    pvalues = (2 * torch.stack([p for _, p in tested]).amin(0)).clamp(max=1)
-    mean = halves.gathered([half.own.shares for half in halves]).mean(0)
+    ratios, adjusted = [], []
+    for k, half in enumerate(halves):  # max-T [westfall1993]
+        shares, source = half.held_out.shares, generator(seed, "coordinates", k)
+        reference = shares - shares.mean(0) if half.draws is None else half.draws.shares
+        ratios.append(_ratios(shares))
+        adjusted.append(rank_pvalues(ratios[k], _largest_under_null(reference, len(half), source)))
+    z = torch.stack(ratios).sum(0) / 2**0.5
+    pvalues = (2 * torch.stack(adjusted).amin(0)).clamp(max=1)
+    mean = halves.gathered([half.held_out.shares for half in halves]).mean(0)
     total = float(mean.clamp(min=0).sum()) or 1.0
-    found = [
+    coordinates = [
         Coordinate(
             block_name(names, block),
             block.start,
@@ -53,16 +58,7 @@ def find_coordinates(halves: Halves, names: Sequence[str], *, seed: int) -> tupl
         )
         for j, block in enumerate(halves.blocks)
     ]
-    return tuple(sorted(found, key=lambda c: -c.z))
-
-
-def _adjusted(half: Half, *, seed: int, number: int) -> tuple[Tensor, Tensor]:
-    """Ratios and max-T p-values (k,) [westfall1993]."""
-    observed = _ratios(half.own.shares)
-    source = generator(seed, "coordinates", number)
-    reference = half.draws.shares if half.draws is not None else half.own.shares - half.own.shares.mean(0)
-    largest = _largest_under_null(reference, len(half), source)
-    return observed, rank_pvalues(observed, largest)
+    return tuple(sorted(coordinates, key=lambda c: -c.z))
 
 
 def _largest_under_null(reference: Tensor, n: int, source: torch.Generator) -> Tensor:

@@ -4,29 +4,35 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from steincritic.data.chains import Chains, DrawsLike, read_chains
+from steincritic.data.chains import DrawsLike, read_chains
 from steincritic.data.layout import Rows
-from steincritic.data.points import ScoredPoints, answer, model_and_points
+from steincritic.data.points import ScoredPoints, answer, column_names, model_and_points
 from steincritic.devices import DeviceLike
-from steincritic.diagnosis.check import column_names, diagnose
+from steincritic.diagnosis.check import diagnose
 from steincritic.diagnosis.check_result import CheckResult
 from steincritic.diagnosis.halves import FEWEST
-from steincritic.diagnosis.pareto import about_pareto_k, pareto_k
-from steincritic.errors import DoubtfulWarning, InputError, ModelError, check_count, check_level, listed
+from steincritic.errors import (
+    DoubtfulWarning,
+    InputError,
+    ModelError,
+    check_count,
+    check_level,
+    listed,
+    without,
+)
 from steincritic.gof.assumptions import FITTED, OF_SERIES
 from steincritic.gof.choose import TestName, caveats_of, choose_test, slowed
 from steincritic.gof.crossfit import CrossFit
 from steincritic.gof.result import DRAWS, Caveat, GofResult
 from steincritic.gof.serial import Blocks, slowness_if_any, stein_series
 from steincritic.gof.test import GofTest
-from steincritic.models.base import DensityModel, Model, ModelLike, as_model
-from steincritic.models.bounded import coordinates_of, unbounded
+from steincritic.models.base import Model, ModelLike, as_model
+from steincritic.models.bounded import unbounded
 from steincritic.models.mixing import effective_draws, potential_scale
 from steincritic.rng import derive
 
@@ -61,26 +67,26 @@ class Mixing:
         )
 
     def __str__(self) -> str:
-        taken = "all were tested" if self.thin == 1 else f"one in {self.thin} was tested, {self.kept} in all"
+        share = "all were tested" if self.thin == 1 else f"one in {self.thin} was tested, {self.kept} in all"
         if self.slowness > 1:
             few = f"about {self.slowness:.1f} in a row counted as one"
-            taken += f", {few if self.slowness >= 1.5 else 'allowing for a weak dependence'}"
-        return f"{self.worth}; {taken}."
+            share += f", {few if self.slowness >= 1.5 else 'allowing for a weak dependence'}"
+        return f"{self.worth}; {share}."
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        found = []
+        doubts = []
         if (worth := self.kept / self.slowness) < _FEW:
-            found.append(
+            doubts.append(
                 f"The test counts the draws as {worth:.0f} independent ones; with fewer than {_FEW} it sees "
                 "gross errors alone. Run the chains longer, or reparametrize."
             )
         if self.chains > self.draws:
-            found.append(
+            doubts.append(
                 f"{self.chains} chains of {self.draws} draws: are the first two axes swapped? Draws are "
                 "(chains, n, d)."
             )
-        return tuple(found)
+        return tuple(doubts)
 
     def caveats(self, *, rejected: bool) -> tuple[Caveat, ...]:
         """Chains that disagree among each other leave nothing to be said of their posterior."""
@@ -95,13 +101,13 @@ class Mixing:
         return (str(self), *self.doubts, *([alone] if self.chains == 1 and self.slowness > 1 else []))
 
 
+@without(log_q="ArviZ has Pareto k-hat (arviz.psislw)")
 def check_draws(
     model: ModelLike,
     draws: DrawsLike,
     *,
     chains: int = 1,
     thin: int = 1,
-    log_q: Any = None,
     test: GofTest | TestName = "combined",
     level: float = 0.05,
     fdr: float = 0.1,
@@ -119,12 +125,10 @@ def check_draws(
         model: the posterior: anything `as_model` takes, in unconstrained coordinates. With a sampler (a
             `LangevinModel`, say) the diagnosis has regions and p-values of points too.
         draws: (chains, n, d) or (n, d) in the model's coordinates; or named draws (a mapping, ArviZ's
-            InferenceData, a fit of CmdStanPy or PyStan, posteriordb's JSON), which the model's `unconstrain`
+            InferenceData, a fit of CmdStanPy or PyStan), which the model's `unconstrain`
             or its names put into its coordinates: see `data.chains`.
         chains: how many chains follow one another in (n, d), or in flat named draws.
         thin: keep every so many draws.
-        log_q: log-density of the approximation that the draws come from, at the draws, in the model's
-            coordinates; with the model's own it gives Pareto k-hat.
         test: as for `gof_test`, by scores alone; only the cross-fit test takes draws of the model. Tests for
             independent draws alone get thinned ones.
         level, fdr, seed, device: as for `check`.
@@ -141,28 +145,39 @@ def check_draws(
     read = read_chains(adapted, draws, chains=chains, names=names)
     labels = column_names(read.names, read.x.shape[2])
     x = read.x[:, ::thin]
-    _check_moving(x)
+    if x.shape[1] < 8:
+        raise InputError(f"a chain must have at least 8 draws, got {x.shape[1]}; draws are (chains, n, d)")
+    if bool((x.flatten(0, 1).std(0) == 0).any()):
+        raise InputError("a coordinate of the draws has one value throughout: it was never moved")
+    if bool((still := (x.std(1) == 0).all(-1)).any()):
+        stuck = ", ".join(str(k + 1) for k in still.nonzero()[:, 0].tolist())
+        raise InputError(f"chain {stuck} of {len(x)} never moved: leave it out, or start it elsewhere")
     points = _scored(adapted, x.flatten(0, 1), labels, device)
     adapted = unbounded(adapted)
     slowness = slowness_if_any(stein_series(points, len(x)), seed=derive(seed, "dependence"))
     chosen = choose_test(test, adapted, len(points))[0]
     slow = slowed(chosen, slowness, len(x)) if slowness > 1 else chosen
     if slow is None:  # a test for independent draws
-        again = math.ceil(slowness)
-        thin, x, slowness, slow = thin * again, x[:, ::again], 1.0, chosen
-        points = points[_every(points, len(read.x), again)]
+        step = math.ceil(slowness)
+        thin, x, slowness, slow = thin * step, x[:, ::step], 1.0, chosen
+        points = points[_every(points, len(read.x), step)]
     mixing = judge_chains(read.x, labels, thin=thin, slowness=slowness)
-    _check_enough(mixing)
+    if mixing.kept < FEWEST or mixing.kept / mixing.slowness < FEWEST / 2:
+        why = mixing.apart or "Run the chains longer."
+        raise InputError(f"too few draws to test: {mixing.worth}. {why}")
     result = _tested(adapted, points, slow, labels, mixing, level, seed)
-    notes = (*mixing.notes, *read.notes, *_about_divergences(read))
-    if log_q is not None:
-        k = pareto_k(_log_weights(adapted, points, log_q, read.x.shape[:2], thin))
-        notes, result = (*notes, about_pareto_k(k)), _with(result, pareto_k=k)
+    notes = (*mixing.notes, *read.notes)
+    if total := sum(read.divergences):
+        where = ", ".join(f"{n} in chain {k + 1}" for k, n in enumerate(read.divergences) if n)
+        missed = "the sampler missed a part nearby"
+        notes = (*notes, f"{total} draws came from divergent transitions ({where}): {missed}.")
     result = replace(result, notes=(*notes, *result.notes), doubts=(*mixing.doubts, *result.doubts))
     for doubt in (*result.doubts, *map(str, result.caveats)):
-        warnings.warn(doubt, DoubtfulWarning, stacklevel=2)
-    looked_at = _hardly_dependent(points, len(x), slowness)
-    found = diagnose(
+        warnings.warn(doubt, DoubtfulWarning, stacklevel=3)  # past @without
+    looked_at = _every(points, len(x), math.ceil(slowness))  # rows that hardly depend on each other
+    if len(looked_at) < FEWEST:
+        looked_at = _every(points, len(x), 1)
+    diagnosis = diagnose(
         adapted,
         points[looked_at],
         result,
@@ -174,17 +189,17 @@ def check_draws(
         lengths=Blocks.of(len(points), len(x), slowness).lengths if slowness > 1 else None,
         in_order=slowness > 1,
     )
-    return replace(found, rows=DrawRows.of(looked_at.cpu(), len(read.x), read.x.shape[1], thin))
+    return replace(diagnosis, rows=DrawRows.of(looked_at.cpu(), len(read.x), read.x.shape[1], thin))
 
 
 class DrawRows(Rows):
     """Draws by chain, counted from 1, and place in it, counted from 0, as in every message."""
 
     @classmethod
-    def of(cls, kept: Tensor, chains: int, draws: int, thin: int) -> "DrawRows":
+    def of(cls, rows: Tensor, chains: int, draws: int, thin: int) -> "DrawRows":
         """Some of the draws that are left when every so many of each chain are kept."""
         of_chain = -(-draws // thin)
-        chain, draw = kept // of_chain, kept % of_chain * thin
+        chain, draw = rows // of_chain, rows % of_chain * thin
         names = [f"chain {c + 1}, draw {k}" for c, k in zip(chain.tolist(), draw.tolist(), strict=True)]
         return cls((chain * draws + draw).numpy(), None, np.array(names))
 
@@ -203,48 +218,22 @@ def _tested(
     seed: int,
 ) -> GofResult:
     drawn_from = model if isinstance(test, CrossFit) else None
-    some = torch.linspace(0, len(points) - 1, max(50, min(_LOOKED_AT, round(mixing.kept / mixing.slowness))))
-    wrong = tuple(_constrained(model, points[some.long().to(points.x.device)], names))
+    rows = torch.linspace(0, len(points) - 1, max(50, min(_LOOKED_AT, round(mixing.kept / mixing.slowness))))
+    constrained = tuple(_constrained(model, points[rows.long().to(points.x.device)], names))
     try:
         (result,) = test.run(drawn_from, points.alone(), level=level, seeds=[seed])
     except InputError as error:  # far out, as draws in another space may be
-        raise InputError(" ".join([*map(str, wrong), str(error)])) from None
-    found = caveats_of(result, model, points, names)
-    caveats = [caveat for caveat in found if caveat.kind not in _OF_CHAINS]
-    apart = mixing.caveats(rejected=result.rejected)
-    result = replace(result, caveats=(*apart, *wrong, *caveats), subject=DRAWS)
-    return _with(result, mixing=asdict(mixing))
-
-
-def _with(result: GofResult, **settings: Any) -> GofResult:
-    return replace(result, settings=dict(result.settings) | settings)
+        raise InputError(" ".join([*map(str, constrained), str(error)])) from None
+    all_caveats = caveats_of(result, model, points, names)
+    caveats = [caveat for caveat in all_caveats if caveat.kind not in _OF_CHAINS]
+    disagreements = mixing.caveats(rejected=result.rejected)
+    result = replace(result, caveats=(*disagreements, *constrained, *caveats), subject=DRAWS)
+    return replace(result, settings={**result.settings, "mixing": asdict(mixing)})
 
 
 def _every(points: ScoredPoints, chains: int, step: int) -> Tensor:
     """Rows of every so many draws of each chain."""
     return torch.arange(len(points)).view(chains, -1)[:, ::step].flatten().to(points.x.device)
-
-
-def _hardly_dependent(points: ScoredPoints, chains: int, slowness: float) -> Tensor:
-    """Rows that a diagnosis may take for independent; all where those would be too few."""
-    rows = _every(points, chains, math.ceil(slowness))
-    return rows if len(rows) >= FEWEST else _every(points, chains, 1)
-
-
-def _check_enough(mixing: Mixing) -> None:
-    if mixing.kept < FEWEST or mixing.kept / mixing.slowness < FEWEST / 2:
-        why = mixing.apart or "Run the chains longer."
-        raise InputError(f"too few draws to test: {mixing.worth}. {why}")
-
-
-def _check_moving(x: Tensor) -> None:
-    if x.shape[1] < 8:
-        raise InputError(f"a chain must have at least 8 draws, got {x.shape[1]}; draws are (chains, n, d)")
-    if bool((x.flatten(0, 1).std(0) == 0).any()):
-        raise InputError("a coordinate of the draws has one value throughout: it was never moved")
-    if bool((still := (x.std(1) == 0).all(-1)).any()):
-        stuck = ", ".join(str(k + 1) for k in still.nonzero()[:, 0].tolist())
-        raise InputError(f"chain {stuck} of {len(x)} never moved: leave it out, or start it elsewhere")
 
 
 def judge_chains(x: Tensor, names: Sequence[str], *, thin: int = 1, slowness: float = 1.0) -> Mixing:
@@ -286,12 +275,6 @@ def _apart(x: Tensor, rhat: Tensor, names: Sequence[str]) -> str:
     return f"{start}the chains have not met; {far}."
 
 
-def _about_divergences(read: Chains) -> Iterator[str]:
-    if total := sum(read.divergences):
-        where = ", ".join(f"{n} in chain {k + 1}" for k, n in enumerate(read.divergences) if n)
-        yield f"{total} draws came from divergent transitions ({where}): the sampler missed a part nearby."
-
-
 def _scored(model: Model, x: Tensor, names: Sequence[str], device: DeviceLike) -> ScoredPoints:
     try:
         return model_and_points(model, x, device=device)[1]
@@ -300,15 +283,15 @@ def _scored(model: Model, x: Tensor, names: Sequence[str], device: DeviceLike) -
         suspects = [name for name in positive if name.startswith("log")]
         if not suspects:
             raise
-        asked = _did_you_pass(suspects[0])
-        raise InputError(f"{error}; {listed(suspects, 4)} positive in all draws: {asked}") from None
+        question = _did_you_pass(suspects[0])
+        raise InputError(f"{error}; {listed(suspects, 4)} positive in all draws: {question}") from None
 
 
 def _constrained(model: Model, some: ScoredPoints, names: Sequence[str]) -> Iterator[Caveat]:
     """Positive columns whose scores contradict them, and would not so at their logarithms."""
     for j in (some.x > 0).all(0).nonzero()[:, 0].tolist():
-        before = _off(some.x[:, j], some.score[:, j])
-        if before[0] < _OFF[0] and before[1] < _OFF[1]:
+        offsets = _off(some.x[:, j], some.score[:, j])
+        if offsets[0] < _OFF[0] and offsets[1] < _OFF[1]:
             continue
         logged = some.x.clone()
         logged[:, j] = logged[:, j].log()
@@ -316,8 +299,8 @@ def _constrained(model: Model, some: ScoredPoints, names: Sequence[str]) -> Iter
             score = answer(lambda x=logged: model.score(x), "model.score")  # type: ignore[misc]
         except ModelError:
             continue
-        limits = zip(before, _off(logged[:, j], score[:, j].to(some.x)), _OFF, _RIGHT, strict=True)
-        if any(one > off and other < right for one, other, off, right in limits):
+        limits = zip(offsets, _off(logged[:, j], score[:, j].to(some.x)), _OFF, _RIGHT, strict=True)
+        if any(raw > off and log < right for raw, log, off, right in limits):
             yield Caveat(
                 "constrained draws",
                 f"{names[j]} is positive in all draws, and the score fits its logarithm: "
@@ -336,20 +319,3 @@ def _off(x: Tensor, score: Tensor) -> tuple[float, float]:
     mean = float(score.mean().abs() / score.std().clamp(min=1e-300)) * math.sqrt(len(score))
     size = float(score.abs().median() * (x.quantile(0.75) - x.quantile(0.25))) / 1.35
     return tuple(v if math.isfinite(v) else math.inf for v in (mean, size))  # type: ignore[return-value]
-
-
-def _log_weights(model: Model, points: ScoredPoints, log_q: Any, shape: Sequence[int], thin: int) -> Tensor:
-    if not isinstance(model, DensityModel):
-        raise InputError(
-            "Pareto k-hat needs the log-density of the posterior too: give the model log_prob(x)"
-        )
-    given = torch.as_tensor(log_q, dtype=torch.float64)
-    if given.numel() != math.prod(shape):
-        raise InputError(f"log_q must have one value per draw, {math.prod(shape)}; got {tuple(given.shape)}")
-    kept = given.reshape(*shape)[:, ::thin].flatten()
-    found = answer(lambda: model.log_prob(points.x), "model.log_prob").double().cpu().flatten() - kept
-    if (within := coordinates_of(model)) is not None:  # log_q is the density of what was given
-        found = found - within.constrain(points.x.double().cpu())[1]
-    if not bool(found.isfinite().all()):
-        raise InputError(f"log_q or model.log_prob is not finite at {int((~found.isfinite()).sum())} draws")
-    return found

@@ -65,35 +65,35 @@ def standing_out(examined: Examined, level: float) -> list[Entry]:
         for j, (lens, prepared) in enumerate(zip(bench.bench.lenses, bench.bench.prepared, strict=True))
         if isinstance(prepared, TellingLens) and not lens.whitened and _has_modes(prepared, examined)
     ]
-    said = {(j, label): prepared.by_entry(seen[j]) for j, label, prepared in telling}
-    used = [place[label, number] for (_, label), numbers in said.items() for number in numbers]
+    by_lens = {(j, label): prepared.by_entry(seen[j]) for j, label, prepared in telling}
+    used = [place[label, number] for (_, label), numbers in by_lens.items() for number in numbers]
     if not used:
         return []
     largest = examined.null[:, used].amax(-1).to(torch.float64)  # of each null set
-    found = []
+    notable = []
     for j, label, prepared in telling:
         values = [prepared.by_entry(Seen(row, row)) for row in plain[j].plain]
-        for number, each in said[j, label].items():
-            evidence = bench.tails[j][number].evidence(each.size(each.values)).cpu()
+        for number, group in by_lens[j, label].items():
+            evidence = bench.tails[j][number].evidence(group.size(group.values)).cpu()
             pvalues = rank_pvalues(evidence, largest)
-            alone = normal_evidence(each.values) - math.log(len(each.values))
-            loudness = evidence if len(each.values) == 1 else alone
-            found += [
+            alone = normal_evidence(group.values) - math.log(len(group.values))
+            loudness = evidence if len(group.values) == 1 else alone
+            notable += [
                 Entry(
                     label,
                     prepared,
                     seen[j],
                     number,
                     k,
-                    each.columns[k],
-                    len(each.values),
+                    group.columns[k],
+                    len(group.values),
                     float(loudness[k]),
                     float(pvalues[k]),
                     *(float(part[number].values[k]) for part in values),
                 )
                 for k in (pvalues <= level).nonzero()[:, 0].tolist()
             ]
-    return sorted(found, key=lambda entry: -entry.loudness)[:_LOOKED_AT]
+    return sorted(notable, key=lambda entry: -entry.loudness)[:_LOOKED_AT]
 
 
 def _has_modes(prepared: PreparedLens, examined: Examined) -> bool:

@@ -64,22 +64,27 @@ def spread(x: Tensor, y: Tensor) -> Estimate:
 
     Normal for the logarithm, whose variance has the kurtosis in it.
     """
-    (one, error), (two, other) = (_log_spread(t.view(len(t), -1)) for t in (x, y))
-    log = Estimate.around(one - two, math.hypot(error, other), 0.0)
+    logs = []
+    for part in (x.view(len(x), -1), y.view(len(y), -1)):
+        squares = (part - part.mean(0)).square().mean(-1)
+        mean = _positive(squares.mean())
+        logs.append((math.log(mean) / 2, _error(squares) / mean / 2))
+    (log_x, error_x), (log_y, error_y) = logs
+    log = Estimate.around(log_x - log_y, math.hypot(error_x, error_y), 0.0)
     return Estimate(math.exp(log.value), math.exp(log.low), math.exp(log.high), 1.0, log.gap)
 
 
 def correlation(x: Tensor, y: Tensor) -> Estimate:
     """Of the two columns of x and of y; Fisher's z with a standard error that holds for any law."""
-    (one, error), (two, other) = _fisher(x), _fisher(y)
-    z = Estimate.around(one, error, two, other)
-    value, low, high, expected = (math.tanh(v) for v in (z.value, z.low, z.high, _or_zero(two, other)))
+    (z_x, error_x), (z_y, error_y) = _fisher(x), _fisher(y)
+    z = Estimate.around(z_x, error_x, z_y, error_y)
+    value, low, high, expected = (math.tanh(v) for v in (z.value, z.low, z.high, _or_zero(z_y, error_y)))
     return Estimate(value, low, high, expected, z.gap)
 
 
 def skewness(x: Tensor, y: Tensor) -> Estimate:
-    (one, error), (two, other) = _skewness(x), _skewness(y)
-    return replace(Estimate.around(one, error, two, other), expected=_or_zero(two, other))
+    (g_x, error_x), (g_y, error_y) = _skewness(x), _skewness(y)
+    return replace(Estimate.around(g_x, error_x, g_y, error_y), expected=_or_zero(g_y, error_y))
 
 
 def _or_zero(value: float, error: float) -> float:
@@ -104,8 +109,8 @@ def counted_share(count: int, n: int, expected: float, draws: float = math.inf) 
 
 def tail_share(x: Tensor, y: Tensor) -> Estimate:
     """Points outside the model's central 99 %; they differ only if they do at the data's own scale too."""
-    raw, own = _outside(x, y), _outside(_own_scale(x), _own_scale(y))
-    return replace(raw, gap=_agreed(raw, own))
+    raw, rescaled = _outside(x, y), _outside(_own_scale(x), _own_scale(y))
+    return replace(raw, gap=_agreed(raw, rescaled))
 
 
 def mean_tail_share(x: Tensor, y: Tensor) -> Estimate:
@@ -114,25 +119,25 @@ def mean_tail_share(x: Tensor, y: Tensor) -> Estimate:
     for t, u in ((x, y), (_own_scale(x), _own_scale(y))):
         outside = _is_outside(t, u).to(x)
         mean, error = float(outside.mean()), _error(outside.mean(-1))
-        found = Estimate.around(mean, error, OUTER, math.sqrt(OUTER / u.numel()))
-        shares.append(found.only_if(_typical(outside.mean(0) - OUTER, mean - OUTER)))
-    raw, own = shares
-    return replace(raw, low=max(0.0, raw.low), gap=_agreed(raw, own))
+        estimate = Estimate.around(mean, error, OUTER, math.sqrt(OUTER / u.numel()))
+        shares.append(estimate.only_if(_typical(outside.mean(0) - OUTER, mean - OUTER)))
+    raw, rescaled = shares
+    return replace(raw, low=max(0.0, raw.low), gap=_agreed(raw, rescaled))
 
 
 def mean_shift(x: Tensor, y: Tensor) -> Estimate:
     """Of standardized (n, k), the mean over columns; most of them must differ, and none the other way."""
-    one, two = x.mean(-1), y.mean(-1)
-    found = Estimate.around(float(one.mean() - two.mean()), math.hypot(_error(one), _error(two)), 0.0)
-    each, error = x.mean(0) - y.mean(0), (x.var(0) / len(x) + y.var(0) / len(y)).sqrt()
-    other_way = bool((each * math.copysign(1, found.value) < -_SURE * error).any())
-    return found.only_if(not other_way and _typical(each, found.value))
+    u, v = x.mean(-1), y.mean(-1)
+    estimate = Estimate.around(float(u.mean() - v.mean()), math.hypot(_error(u), _error(v)), 0.0)
+    shifts, error = x.mean(0) - y.mean(0), (x.var(0) / len(x) + y.var(0) / len(y)).sqrt()
+    other_way = bool((shifts * math.copysign(1, estimate.value) < -_SURE * error).any())
+    return estimate.only_if(not other_way and _typical(shifts, estimate.value))
 
 
 def mean_spread(x: Tensor, y: Tensor) -> Estimate:
     """Of standardized (n, k), all columns together; most of them must differ."""
-    found = spread(x, y)
-    return found.only_if(_typical((x.std(0) / y.std(0)).log(), math.log(found.value)))
+    estimate = spread(x, y)
+    return estimate.only_if(_typical((x.std(0) / y.std(0)).log(), math.log(estimate.value)))
 
 
 def radius_share(x: Tensor, y: Tensor) -> Estimate:
@@ -144,24 +149,18 @@ def radius_share(x: Tensor, y: Tensor) -> Estimate:
     if n < 2 * d:
         return raw
     pieces = [part for part in y.split(n) if len(part) == n] or [y]  # with the error of n points in each
-    own = _beyond(_own_radius(x), torch.cat([_own_radius(part) for part in pieces]))
-    return replace(raw, gap=_agreed(raw, own))
+    rescaled = _beyond(_own_radius(x), torch.cat([_own_radius(part) for part in pieces]))
+    return replace(raw, gap=_agreed(raw, rescaled))
 
 
 def extreme_share(x: Tensor, y: Tensor) -> Estimate:
     """Points with both columns in their own outer fifth."""
-    drawn, seen = (_is_outside(t, t, FIFTH).all(-1) for t in (y, x))
-    return share(seen, float(drawn.double().mean()), len(y))
+    drawn, observed = (_is_outside(t, t, FIFTH).all(-1) for t in (y, x))
+    return share(observed, float(drawn.double().mean()), len(y))
 
 
 def _positive(value: Tensor) -> float:
     return max(float(value), torch.finfo(torch.float64).tiny)
-
-
-def _log_spread(x: Tensor) -> tuple[float, float]:
-    squares = (x - x.mean(0)).square().mean(-1)
-    mean = _positive(squares.mean())
-    return math.log(mean) / 2, _error(squares) / mean / 2
 
 
 def _fisher(x: Tensor) -> tuple[float, float]:
@@ -205,13 +204,13 @@ def _own_radius(x: Tensor) -> Tensor:
     return radius
 
 
-def _agreed(raw: Estimate, own: Estimate) -> float:
-    return min(raw.gap, own.gap) if raw.above == own.above else 0.0
+def _agreed(raw: Estimate, rescaled: Estimate) -> float:
+    return min(raw.gap, rescaled.gap) if raw.above == rescaled.above else 0.0
 
 
-def _typical(each: Tensor, whole: float) -> bool:
+def _typical(by_column: Tensor, whole: float) -> bool:
     """Whether a difference in all columns together is half as large, or more, in the median column."""
-    return float(each.median()) * math.copysign(1, whole) >= abs(whole) / 2
+    return float(by_column.median()) * math.copysign(1, whole) >= abs(whole) / 2
 
 
 def _error(values: Tensor) -> float:

@@ -9,7 +9,7 @@ lens saw, and is left out where others can be more definite. So are sentences th
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ from steincritic.diagnosis import words
 from steincritic.diagnosis.by_scores import Difference, differences
 from steincritic.diagnosis.entries import Entry, part_of, standard, standing_out
 from steincritic.diagnosis.estimates import Estimate
+from steincritic.files import json_value
 from steincritic.gof.bench import Examined
 from steincritic.gof.moment_box import Gaps
 from steincritic.gof.result import DATA, Reading, Subject
@@ -57,7 +58,7 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
-        return {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self).items()}
+        return dict(json_value(self))
 
 
 def find(
@@ -83,20 +84,20 @@ def find(
         examined, data = _matched(examined, data)
     first: list[Finding] = []
     if examined.draws is None and (sizes := differences(data, lengths, level=level)):
-        first = [_by_scores(one, names, subject) for one in sizes]
-        known = {j for one in first for j in one.columns}
+        first = [_by_scores(size, names, subject) for size in sizes]
+        known = {j for finding in first for j in finding.columns}
         entries = [e for e in entries if e.kind in _SHAPE_ALONE and not known & set(e.columns)]
-    told = [_tell(entry, examined, data, names, subject, coordinates) for entry in entries]
-    single = [one for one in told if one.kind not in _PARTS]
-    sure = [one for one in told if one.sure]
-    told = [one for one in sure if one.own] or sure or ([] if first else single or told)
-    said: list[_Told] = []
-    for one in _joint_first(told):
-        alike = sum(other.kind == one.kind for other in said)
-        few = one.kind not in ("cell", "mode") or alike < _CELLS
-        if few and not any(_covers(other, one) for other in said):
-            said.append(one)
-    return (*first, *(one.finding for one in said))[:MOST]
+    candidates = [_candidate(entry, examined, data, names, subject, coordinates) for entry in entries]
+    single = [candidate for candidate in candidates if candidate.kind not in _PARTS]
+    sure = [candidate for candidate in candidates if candidate.sure]
+    candidates = [c for c in sure if c.about_column] or sure or ([] if first else single or candidates)
+    chosen: list[_Candidate] = []
+    for candidate in _joint_first(candidates):
+        alike = sum(other.kind == candidate.kind for other in chosen)
+        few = candidate.kind not in ("cell", "mode") or alike < _CELLS
+        if few and not any(_covers(other, candidate) for other in chosen):
+            chosen.append(candidate)
+    return (*first, *(candidate.finding for candidate in chosen))[:MOST]
 
 
 def _matched(examined: Examined, data: ScoredPoints) -> tuple[Examined, ScoredPoints]:
@@ -109,18 +110,18 @@ def _matched(examined: Examined, data: ScoredPoints) -> tuple[Examined, ScoredPo
     )
 
 
-def _by_scores(one: Difference, names: Sequence[str], subject: Subject) -> Finding:
-    named = tuple(names[j] for j in one.columns)
-    e = one.estimate
+def _by_scores(difference: Difference, names: Sequence[str], subject: Subject) -> Finding:
+    named = tuple(names[j] for j in difference.columns)
+    e = difference.estimate
     return Finding(
-        kind=one.kind,
-        columns=one.columns,
+        kind=difference.kind,
+        columns=difference.columns,
         names=named,
-        sentence=words.by_scores(one.kind, named, e, subject, rough=one.rough),
-        estimate=None if one.rough else e.value,
-        interval=None if one.rough else (e.low, e.high),
+        sentence=words.by_scores(difference.kind, named, e, subject, rough=difference.rough),
+        estimate=None if difference.rough else e.value,
+        interval=None if difference.rough else (e.low, e.high),
         expected=e.expected,
-        pvalue=one.pvalue,
+        pvalue=difference.pvalue,
         lens="scores",
     )
 
@@ -155,11 +156,11 @@ def beyond_tolerance(gaps: Gaps, names: Sequence[str]) -> tuple[Finding, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Told:
+class _Candidate:
     finding: Finding
     entry: Entry
     estimate: Estimate | None
-    own: bool = True  # about a column, not about a coordinate without bounds
+    about_column: bool = True  # about a column, not about a coordinate without bounds
 
     @property
     def kind(self) -> str:
@@ -186,27 +187,29 @@ def _sure(entry: Entry, estimate: Estimate | None) -> bool:
     return estimate is not None and estimate.gap >= (1.96 if entry.kind == "tails" else entry.errors)
 
 
-def _tell(
+def _candidate(
     entry: Entry,
     examined: Examined,
     data: ScoredPoints,
     names: Sequence[str],
     subject: Subject,
     within: Coordinates | None,
-) -> _Told:
+) -> _Candidate:
     """The sentence of an entry; that of its estimate if that differs from what the model says."""
-    kind, columns, place, own = entry.kind, entry.columns, torch.zeros(0), True
+    kind, columns, place, about_column = entry.kind, entry.columns, torch.zeros(0), True
     draws: ScoredPoints | None = examined.draws
-    said: words.Told | None
+    statement: words.Statement | None
     if kind == "mode":
-        said, columns, place = _of_mode(entry, data, draws, names, subject)
+        statement, columns, place = _of_mode(entry, data, draws, names, subject)
     elif draws is None and examined.bench.bench.setting.whitening is not None:
-        said = None  # a mean or a spread of one column shows in the Stein values of others
+        statement = None  # a mean or a spread of one column shows in the Stein values of others
     elif draws is None:
-        said = words.near_normal(kind, [names[j] for j in columns], entry.raw, entry.sd, subject)
+        statement = words.near_normal(kind, [names[j] for j in columns], entry.raw, entry.sd, subject)
     else:
-        said, columns, place, own = _beside_draws(entry, examined, data, draws, names, subject, within)
-    estimate, sentence = said or (None, "")
+        statement, columns, place, about_column = _beside_draws(
+            entry, examined, data, draws, names, subject, within
+        )
+    estimate, sentence = statement or (None, "")
     finding = Finding(
         kind=kind,
         columns=columns,
@@ -221,14 +224,7 @@ def _tell(
         lens=entry.lens,
         place=tuple(place.tolist()),
     )
-    return _Told(finding, entry, estimate, own)
-
-
-def _positive(within: Coordinates | None, dim: int) -> frozenset[int]:
-    """Columns on the half-line from 0."""
-    if not isinstance(within, Box):
-        return frozenset()
-    return frozenset(j for j in range(dim) if within.ends(j) == (0.0, math.inf))
+    return _Candidate(finding, entry, estimate, about_column)
 
 
 def _beside_draws(
@@ -239,7 +235,7 @@ def _beside_draws(
     names: Sequence[str],
     subject: Subject,
     within: Coordinates | None,
-) -> tuple[words.Told, tuple[int, ...], Tensor, bool]:
+) -> tuple[words.Statement, tuple[int, ...], Tensor, bool]:
     """What data say beside draws of the model, about which columns and where; whether in these columns, and
     not in coordinates without their bounds."""
     kind, columns, place = entry.kind, entry.columns, torch.zeros(0)
@@ -248,7 +244,10 @@ def _beside_draws(
     passed, narrower = examined.passed, 1.0
     if passed is not None and within is None:
         narrower = math.sqrt(len(x) / passed.n)
-    beside = words.Beside(x, y, names, subject, _positive(within, len(names)), narrower)
+    positive = frozenset[int]()  # columns on the half-line from 0
+    if isinstance(within, Box):
+        positive = frozenset(j for j in range(len(names)) if within.ends(j) == (0.0, math.inf))
+    beside = words.Beside(x, y, names, subject, positive, narrower)
     if kind == "cell":
         return *_of_cell(entry, beside, examined, within), True
     if kind in DIRECTIONS:
@@ -257,18 +256,18 @@ def _beside_draws(
         place = pad(place, (0, x.shape[1] - len(place)))  # the last part of a simplex is what is left
         return words.direction(beside, columns, place), columns, place, True
     if kind.endswith("within a mode"):
-        said, place = _within(entry, beside, inner, examined)
-        return said, columns, place, True
-    said = words.KINDS[kind](beside, columns)
-    if within is None or _sure(entry, said[0]):
-        return said, columns, place, True
+        statement, place = _within(entry, beside, inner, examined)
+        return statement, columns, place, True
+    statement = words.KINDS[kind](beside, columns)
+    if within is None or _sure(entry, statement[0]):
+        return statement, columns, place, True
     free = words.Beside(z, drawn, within.names(names), subject)
     return words.KINDS[kind](free, columns), columns, place, False
 
 
 def _of_cell(
     entry: Entry, beside: words.Beside, examined: Examined, within: Coordinates | None
-) -> tuple[words.Told, tuple[int, ...], Tensor]:
+) -> tuple[words.Statement, tuple[int, ...], Tensor]:
     n, part = len(beside.x) if examined.passed is None else examined.passed.n, part_of(entry)
     share = float(part.shares[entry.index])
     count, expected = (n * share + value * math.sqrt(n * share) for value in (entry.raw, entry.mean))
@@ -281,7 +280,7 @@ def _of_cell(
 
 def _of_mode(
     entry: Entry, data: ScoredPoints, draws: ScoredPoints | None, names: Sequence[str], subject: Subject
-) -> tuple[words.Told, tuple[int, ...], Tensor]:
+) -> tuple[words.Statement, tuple[int, ...], Tensor]:
     """The share of a mode in the data, and that in the model: by draws, or by points that came down its
     ladder of noise, which is about right."""
     prepared = entry.prepared
@@ -291,13 +290,13 @@ def _of_mode(
     center = (part.places[k] * frame.scale + frame.location).cpu()
     where, columns = words.place_at(center, frame.location.cpu(), frame.scale.cpu(), names)
     count, about = (PILOT, "about ") if draws is None else (len(draws), "")
-    said = words.mode(inside.cpu(), float(part.shares[k]), where, subject, draws=count, about=about)
-    return said, columns, center
+    statement = words.mode(inside.cpu(), float(part.shares[k]), where, subject, draws=count, about=about)
+    return statement, columns, center
 
 
 def _within(
     entry: Entry, beside: words.Beside, inner: Sequence[Tensor], examined: Examined
-) -> tuple[words.Told, Tensor]:
+) -> tuple[words.Statement, Tensor]:
     """The same as of the whole, of the points on one side of the valley between two modes."""
     assert isinstance(entry.prepared, PreparedModes)
     half = 2 * entry.index // entry.many
@@ -310,15 +309,15 @@ def _within(
     ), center
 
 
-def _joint_first(told: list[_Told]) -> list[_Told]:
+def _joint_first(candidates: list[_Candidate]) -> list[_Candidate]:
     """The loudest first; but what is about many columns at once goes before what it covers."""
 
-    def loudness(one: _Told) -> float:
-        parts = _PARTS.get(one.kind, ())
-        covered = [other for other in told if other.kind in parts and _covers(one, other)]
-        return max([one.loudness, *(other.loudness + 1e-9 for other in covered)])
+    def loudness(candidate: _Candidate) -> float:
+        parts = _PARTS.get(candidate.kind, ())
+        covered = [other for other in candidates if other.kind in parts and _covers(candidate, other)]
+        return max([candidate.loudness, *(other.loudness + 1e-9 for other in covered)])
 
-    return sorted(told, key=lambda one: -loudness(one))
+    return sorted(candidates, key=lambda candidate: -loudness(candidate))
 
 
 _PARTS: dict[str, tuple[str, ...]] = {
@@ -333,7 +332,7 @@ _ALL_TAILS = ("radial tails", "tails, all alike")
 _SHAPES = {("tails", "spread"), ("tails", "skewness"), ("skewness", "tails")}  # of a column
 
 
-def _covers(said: _Told, other: _Told) -> bool:
+def _covers(candidate: _Candidate, other: _Candidate) -> bool:
     """Whether a sentence makes another one needless.
 
     - One about all columns covers the same about a column that is not far from it.
@@ -344,11 +343,11 @@ def _covers(said: _Told, other: _Told) -> bool:
     - Whatever is said about a column covers what goes on within a mode there, and cells that are off there.
     - A mode covers itself at other levels of noise; of cells and weights of modes the louder ones count.
     """
-    a, b, mine, its = said.kind, other.kind, set(said.finding.columns), set(other.finding.columns)
+    a, b, mine, its = candidate.kind, other.kind, set(candidate.finding.columns), set(other.finding.columns)
     if "mode" in (a, b):
-        return said.entry.index == other.entry.index if a == b else "cell" in (a, b)
+        return candidate.entry.index == other.entry.index if a == b else "cell" in (a, b)
     if b == "cell":
-        return _overlap(said, other) if a == "cell" else bool(mine & _far(other))
+        return _overlap(candidate, other) if a == "cell" else bool(mine & _far(other))
     if a == "cell":
         return False
     if "within" in b or "within" in a:
@@ -356,9 +355,9 @@ def _covers(said: _Told, other: _Told) -> bool:
     if a in DIRECTIONS:
         return b in _PAIRS and its <= mine
     if a in _ALL_TAILS and b in _ALL_TAILS:
-        return (a == "radial tails") == _in_all_directions(said, other)
-    if a != "radial tails" and b in _PARTS.get(a, ()) and said.estimate and other.estimate:
-        return other.estimate.reaches(said.estimate.value, other.entry.errors)
+        return (a == "radial tails") == _in_all_directions(candidate, other)
+    if a != "radial tails" and b in _PARTS.get(a, ()) and candidate.estimate and other.estimate:
+        return other.estimate.reaches(candidate.estimate.value, other.entry.errors)
     if a in _ALL_TAILS:
         return b in ("tails", "extreme together", "bend", "skewness", "spread", "scale")
     if a in _PAIRS and b in _PAIRS:
@@ -366,26 +365,26 @@ def _covers(said: _Told, other: _Told) -> bool:
     return (a, b) == ("extreme together", "radial tails") or (mine == its and (a, b) in _SHAPES)
 
 
-def _in_all_directions(one: _Told, other: _Told) -> bool:
+def _in_all_directions(candidate: _Candidate, other: _Candidate) -> bool:
     """Whether tails are more than those of each column, as columns are extreme together.
 
     The radial entry is the sum of the tails and of all common extremes over d. For a multivariate t the
     latter come to (d - 1)/3 of the former, for independent columns to nothing.
     """
-    radial, tails = (one, other) if one.kind == "radial tails" else (other, one)
-    d, own = len(radial.entry.columns), math.sqrt(max(0.0, tails.entry.raw))  # squared, of all columns
-    return abs(radial.entry.raw) * d > (1 + (d - 1) / 6) * own
+    radial, tails = (candidate, other) if candidate.kind == "radial tails" else (other, candidate)
+    d, by_column = len(radial.entry.columns), math.sqrt(max(0.0, tails.entry.raw))  # squared, of all columns
+    return abs(radial.entry.raw) * d > (1 + (d - 1) / 6) * by_column
 
 
-def _far(cell: _Told) -> set[int]:
+def _far(cell: _Candidate) -> set[int]:
     """Columns in which a cell lies off the middle of the model."""
     return set((part_of(cell.entry).places[cell.entry.index].abs() > _OFF).nonzero()[:, 0].tolist())
 
 
-def _overlap(one: _Told, other: _Told) -> bool:
+def _overlap(cell: _Candidate, other: _Candidate) -> bool:
     """Whether the center of a cell lies in the other cell."""
-    a, b = one.entry.index, other.entry.index
-    places, others = (part_of(t.entry).places for t in (one, other))
+    a, b = cell.entry.index, other.entry.index
+    places, others = (part_of(t.entry).places for t in (cell, other))
     pairs = ((places, a, others), (others, b, places))
     nearest = [torch.cdist(at[k : k + 1], c).argmin() for at, k, c in pairs]
     return int(nearest[0]) == b or int(nearest[1]) == a

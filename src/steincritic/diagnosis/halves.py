@@ -1,7 +1,9 @@
 """Two critics, one per half of the data: every point is judged by the one that has not seen it."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 
 import torch
 from torch import Tensor
@@ -11,6 +13,7 @@ from steincritic.data.frame import model_frame
 from steincritic.data.points import ScoredPoints, sample_points
 from steincritic.engine import spread
 from steincritic.errors import InputError
+from steincritic.gof.fisher_ball import FisherTerms
 from steincritic.lenses.critics import moved_blocks
 from steincritic.models.base import Model, SamplingModel
 from steincritic.models.coordinates import Coordinates
@@ -22,6 +25,7 @@ from steincritic.training.pacing import paced
 from steincritic.training.progress import ProgressBar
 
 FEWEST = 20  # points
+_CONFIDENCE = 0.95
 _DRAWS_PER_POINT = 20
 _DRAWS = (10_000, 200_000)  # fewest and most
 _DRAWN_NUMBERS = 20_000_000  # coordinates of model draws at most
@@ -44,7 +48,7 @@ class Half:
     rows: Tensor  # their numbers in the data
     points: ScoredPoints
     critic: Critic
-    own: Values  # of these points
+    held_out: Values  # of these points
     draws: Values | None  # of the model's draws
     trained: Values  # of the points that the critic was trained on
 
@@ -94,8 +98,8 @@ def split_in_halves(
     rows = (order[: n // 2], order[n // 2 :])
     size = n // 2
     frame = model_frame(model, points, seed=seed)
-    own = [points[part.to(points.x.device)] for part in rows]
-    trained = [other[:size] for other in reversed(own)]
+    parts = [points[part.to(points.x.device)] for part in rows]
+    trained = [other[:size] for other in reversed(parts)]
     training, staging = paced(size)
     fitted = fit_bank(
         frame.enter(ScoredPoints.stack(trained)),
@@ -108,16 +112,17 @@ def split_in_halves(
     fitted.require_success()
     blocks = moved_blocks(points.dim, fixed)
     draws = None
-    if isinstance(model, SamplingModel):
-        count = draw_count(n, points.dim)
+    if isinstance(model, SamplingModel):  # many draws per point, within a bound on memory
+        fewest, most = _DRAWS
+        count = min(max(_DRAWS_PER_POINT * n, fewest), most, max(1000, _DRAWN_NUMBERS // points.dim))
         draws = sample_points(model, count, seed=derive(seed, "draws"), like=points.x)
     critics = [Critic(fitted[k : k + 1], frame, model) for k in range(2)]
     first, second = (
         Half(
             rows[k],
-            own[k],
+            parts[k],
             critic,
-            values_of(critic, own[k], blocks),
+            values_of(critic, parts[k], blocks),
             None if draws is None else values_of(critic, draws, blocks),
             values_of(critic, trained[k], blocks),
         )
@@ -153,12 +158,41 @@ def values_of(critic: Critic, points: ScoredPoints, blocks: Sequence[slice]) -> 
         both = critic.shares(piece, blocks), critic.score_gap(piece)
         return [part.to("cpu", torch.float64) for part in both]
 
-    made = dict(spread(look, pieces, "threads" if on_cpu else "serial"))
-    shares, gaps = (torch.cat([made[k][part] for k in range(len(pieces))]) for part in range(2))
+    answers = dict(spread(look, pieces, "threads" if on_cpu else "serial"))
+    shares, gaps = (torch.cat([answers[k][part] for k in range(len(pieces))]) for part in range(2))
     return Values(shares.sum(-1), shares, gaps)
 
 
-def draw_count(n: int, dim: int) -> int:
-    """Model draws that points are compared with: many per point, within a bound on memory."""
-    fewest, most = _DRAWS
-    return min(max(_DRAWS_PER_POINT * n, fewest), most, max(1000, _DRAWN_NUMBERS // dim))
+@dataclass(frozen=True)
+class FisherBound:
+    r"""Fisher divergence $E_p \|s_q - s_p\|^2$, columns in standard deviations of the model: from below."""
+
+    lower: float  # exceeded by the divergence with this confidence; 0 where nothing can be said
+    estimate: float  # of the part that the critics found
+    confidence: float
+
+
+def fisher_bound(halves: Halves) -> FisherBound:
+    r"""How wrong is the model? The better bound of the two halves, each at half of the error.
+
+    $$E_p\|s_q - s_p\|^2 \ge E_p[2 a\, T_q g - a^2 \|g\|^2]$$
+
+    for every field g and number a. g is a critic's estimate of the gap s_q - s_p; g and a come from one half,
+    the mean from the other, whose points are independent of both.
+    """
+    z = NormalDist().inv_cdf(1 - (1 - _CONFIDENCE) / 2)
+    means, bounds = [], []
+    for half in halves:
+        # the field is the score gap; the witness's own field is that times the squared scale
+        scale = half.critic.frame.scale.to(half.held_out.gap)
+        learned, held_out = (
+            FisherTerms(part.shares.sum(-1), (part.gap * scale).square().sum(-1))
+            for part in (half.trained, half.held_out)
+        )
+        values = held_out.values(learned.best_factor())
+        mean, error = float(values.mean()), float(values.std()) / math.sqrt(len(values))
+        means.append(mean)
+        bounds.append(mean - z * error)
+    lower = max(0.0, *bounds)
+    # where one half found much and the other nothing, what was found is at least what is certain
+    return FisherBound(lower, max(lower, sum(means) / 2), _CONFIDENCE)

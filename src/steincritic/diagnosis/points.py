@@ -54,10 +54,10 @@ class MissingFindings:
 
 
 def find_points(halves: Halves, *, fdr: float, listed: bool) -> PointFindings:
-    witness = halves.gathered([half.own.witness for half in halves])
+    witness = halves.gathered([half.held_out.witness for half in halves])
     if halves.draws is None:
         return PointFindings(witness, None, torch.zeros(0, dtype=torch.int64), fdr)
-    pvalues = halves.gathered([rank_pvalues(half.own.witness, half.of_draws.witness) for half in halves])
+    pvalues = halves.gathered([rank_pvalues(half.held_out.witness, half.of_draws.witness) for half in halves])
     chosen = benjamini_hochberg(pvalues, fdr) if listed else torch.zeros_like(pvalues, dtype=torch.bool)
     return PointFindings(witness, pvalues, sorted_rows(chosen, pvalues, -witness), fdr)
 
@@ -72,9 +72,9 @@ def find_missing(halves: Halves, *, fdr: float, listed: bool) -> MissingFindings
     witness = torch.empty(count, dtype=torch.float64)
     pvalues = torch.empty_like(witness)
     for k, half in enumerate(halves):
-        own = half.of_draws.witness[:count][turn == k]
-        witness[turn == k] = own
-        pvalues[turn == k] = rank_pvalues(-own, -half.own.witness)
+        half_witness = half.of_draws.witness[:count][turn == k]
+        witness[turn == k] = half_witness
+        pvalues[turn == k] = rank_pvalues(-half_witness, -half.held_out.witness)
     chosen = benjamini_hochberg(pvalues, fdr) if listed else torch.zeros_like(pvalues, dtype=torch.bool)
     return MissingFindings(halves.draws[:count], witness, pvalues, sorted_rows(chosen, pvalues, witness), fdr)
 

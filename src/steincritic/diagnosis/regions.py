@@ -9,13 +9,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from steincritic.diagnosis.halves import Half, Halves
+from steincritic.files import json_fields
 
 _DEPTH = 3
 _THRESHOLDS = 50  # quantiles tried as cuts
@@ -59,6 +60,8 @@ class Region:
     pvalue: float  # adjusted (Holm) for all rules that were tested
     along: str = ""  # wrong shape: the coordinate of the largest gap
 
+    JSON_FIELDS: ClassVar = ("kind", "count", "expected", "tested", "pvalue")
+
     def holds(self, x: np.ndarray) -> np.ndarray:
         return _holds(self.conditions, x)
 
@@ -80,23 +83,19 @@ class Region:
             what = f"the model has the wrong shape here, most of all along {self.along}"
         else:
             what = f"the model is {self.kind} here"
+        value = f"p = {self.pvalue:.2g}" if self.pvalue >= _TINY else f"p < {_TINY:g}"
         return (
             f"{self.rule}: {what} ({self.count} of {self.tested} held-out points, "
-            f"{self.expected:.1f} expected, {_pvalue_words(self.pvalue)})"
+            f"{self.expected:.1f} expected, {value})"
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
         conditions = [[c.name, ">" if c.above else "<=", c.cut] for c in self.conditions]
-        numbers = {name: getattr(self, name) for name in ("kind", "count", "expected", "tested", "pvalue")}
-        return {"rule": self.rule, "conditions": conditions, **numbers}
+        return {"rule": self.rule, "conditions": conditions, **json_fields(self, self.JSON_FIELDS)}
 
 
 Rule = tuple[Condition, ...]
-
-
-def _pvalue_words(value: float) -> str:
-    return f"p = {value:.2g}" if value >= _TINY else f"p < {_TINY:g}"
 
 
 def _span(conditions: list[Condition]) -> str:
@@ -119,17 +118,14 @@ def find_regions(halves: Halves, names: Sequence[str], *, level: float, listed: 
     draws = _array(halves.draws.x)
     middle = len(draws) // 2
     x = _array(grown.points.x)
-    proposed = [
-        *_rules(*_mass_task(x, draws[:middle]), names),
-        *_rules(*_shape_task(halves), names),
-    ]
+    proposed = [*_rules(*_mass_task(x, draws[:middle]), names), *_rules(*_shape_task(halves), names)]
     held_out, fresh = _array(tested.points.x), draws[middle:]
     candidates = [
         _tested(rule, _holds(rule, held_out), _holds(rule, fresh), tested, middle, names) for rule in proposed
     ]
     enough = [r for r in candidates if max(r.count, r.expected) >= _COUNT]
-    found = [r for r in _holm(enough) if r.pvalue <= level and r.is_notable]
-    return tuple(_distinct(found, fresh))
+    regions = [r for r in _holm(enough) if r.pvalue <= level and r.is_notable]
+    return tuple(_distinct(regions, fresh))
 
 
 def _mass_task(x: np.ndarray, draws: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -157,18 +153,15 @@ def _rules(x: np.ndarray, target: np.ndarray, weights: np.ndarray, names: Sequen
         cut = None if len(rule) == _DEPTH else _best_cut(x[rows], target[rows], weights[rows], least)
         if cut is None:
             return [_simplified(rule)] if rule else []
-        column, value = cut[0], _rounded(cut[1], x[:, cut[0]])
+        column, value = cut
+        low, high = np.quantile(x[:, column], [0.05, 0.95])
+        if high > low:  # a number that can be read and said, so that the rule is what it says
+            value = round(value, math.ceil(-math.log10((high - low) / _FINE)))
         above = x[rows, column] > value
-        low, high = (Condition(column, names[column], side, value) for side in (False, True))
-        return grow(rows[~above], (*rule, low)) + grow(rows[above], (*rule, high))
+        lower, upper = (Condition(column, names[column], side, value) for side in (False, True))
+        return grow(rows[~above], (*rule, lower)) + grow(rows[above], (*rule, upper))
 
     return grow(np.arange(len(x)), ())
-
-
-def _rounded(cut: float, values: np.ndarray) -> float:
-    """A number that can be read and said, so that the rule is what it says."""
-    low, high = np.quantile(values, [0.05, 0.95])
-    return round(cut, math.ceil(-math.log10((high - low) / _FINE))) if high > low else cut
 
 
 def _simplified(rule: Rule) -> Rule:
@@ -215,18 +208,18 @@ def _best_cut(x: np.ndarray, target: np.ndarray, weights: np.ndarray, least: int
 
 
 def _tested(
-    rule: Rule, data: np.ndarray, model: np.ndarray, half: Half, middle: int, names: Sequence[str]
+    rule: Rule, data: np.ndarray, model: np.ndarray, half: Half, split: int, names: Sequence[str]
 ) -> Region:
     """The rule against held-out points: their number there, and their witness there."""
     count, expected = int(data.sum()), float(model.mean()) * len(data)
     mass = _count_pvalue(data, model)
-    shape = _witness_pvalue(half.own.witness.numpy(), data, half.of_draws.witness[middle:].numpy(), model)
+    shape = _witness_pvalue(half.held_out.witness.numpy(), data, half.of_draws.witness[split:].numpy(), model)
     pvalue = 2 * min(mass, shape)
     region = Region(rule, "too thin" if count > expected else "too dense", count, expected, len(data), pvalue)
     if mass <= shape or (mass <= _PLAIN and region.is_notable):
         return region
-    scale = half.critic.frame.scale.to(half.own.gap)
-    gap = (half.own.gap * scale)[torch.from_numpy(data)].square().mean(0)
+    scale = half.critic.frame.scale.to(half.held_out.gap)
+    gap = (half.held_out.gap * scale)[torch.from_numpy(data)].square().mean(0)
     along = names[int(gap.argmax())]
     return replace(region, kind="wrong shape", along=along)
 
@@ -240,13 +233,13 @@ def _count_pvalue(data: np.ndarray, model: np.ndarray) -> float:
 
 
 def _witness_pvalue(
-    own: np.ndarray, inside: np.ndarray, drawn: np.ndarray, drawn_inside: np.ndarray
+    witness: np.ndarray, inside: np.ndarray, drawn: np.ndarray, drawn_inside: np.ndarray
 ) -> float:
     """That the witness is higher in the data than under the model inside the rule (by ranks, so whatever its
     law), and by more than outside; the larger of both p-values."""
     from scipy.stats import mannwhitneyu  # slow to import
 
-    parts = [own[inside], drawn[drawn_inside], own[~inside], drawn[~drawn_inside]]
+    parts = [witness[inside], drawn[drawn_inside], witness[~inside], drawn[~drawn_inside]]
     if min(map(len, parts)) < _COUNT:
         return 1.0
     excess = parts[0].mean() - parts[1].mean() - (parts[2].mean() - parts[3].mean())
@@ -268,12 +261,12 @@ def _holm(regions: list[Region]) -> list[Region]:
 
 def _distinct(regions: list[Region], draws: np.ndarray) -> list[Region]:
     """Without rules that say the same as a more telling one, or lie inside it, or around it."""
-    kept: list[tuple[Region, np.ndarray]] = []
+    distinct: list[tuple[Region, np.ndarray]] = []
     for region in regions:
         inside = region.holds(draws)
-        if not any(_same(inside, other, region.kind == one.kind) for one, other in kept):
-            kept.append((region, inside))
-    return [region for region, _ in kept]
+        if not any(_same(inside, other, region.kind == louder.kind) for louder, other in distinct):
+            distinct.append((region, inside))
+    return [region for region, _ in distinct]
 
 
 def _same(inside: np.ndarray, other: np.ndarray, alike: bool) -> bool:

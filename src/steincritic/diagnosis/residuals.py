@@ -1,8 +1,8 @@
 """Sentences about y given x: residuals of the data beside those of the model, over x and in regions of it.
 
 Which entries stand out is decided by the null sets of the test, as for other models (`diagnosis/entries.py`).
-An entry is told if it says something beyond louder ones of its kind: what it adds to a regression of the
-residuals' moments on those. So one fault is not told once per covariate and region that it shows in.
+An entry is reported if it says something beyond louder ones of its kind: what it adds to a regression of the
+residuals' moments on those. So one fault is not reported once per covariate and region that it shows in.
 """
 
 import math
@@ -19,19 +19,18 @@ from steincritic.diagnosis import estimates
 from steincritic.diagnosis.entries import Entry, standing_out
 from steincritic.diagnosis.estimates import Estimate
 from steincritic.diagnosis.findings import MOST, Finding, fallback
-from steincritic.diagnosis.words import Told, percent, weight
+from steincritic.diagnosis.words import Statement, percent, weight
 from steincritic.gof.bench import Examined
 from steincritic.gof.result import Reading
-from steincritic.lenses.conditional import PreparedResiduals, Region
-from steincritic.lenses.predicted import PreparedPredicted
+from steincritic.lenses.conditional import PreparedPredicted, PreparedResiduals, Region
 
 # so much louder counts what is simple to say, and softer what is not about a covariate
 _PLAIN = {"overall": 1.1, "slope": 1.1, "predicted mean": 0.8, "predicted spread": 0.8}
-_ORDER = {"shift": 0, "spread": 1}  # kinds that change what others show are told first
+_ORDER = {"shift": 0, "spread": 1}  # kinds that change what others show come first
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
+class ResidualData:
     """The data with the model's draws at the same x, in the units of the data."""
 
     x: Tensor  # (n, p + t)
@@ -42,7 +41,7 @@ class Given:
     names: Sequence[str]
 
     @classmethod
-    def of(cls, data: ScoredPoints, draws: Tensor, covariates: int, names: Sequence[str]) -> "Given":
+    def of(cls, data: ScoredPoints, draws: Tensor, covariates: int, names: Sequence[str]) -> "ResidualData":
         """From (k, n, p + t) draws at the rows of the data."""
         frame, p = RowFrame.of(draws, covariates), covariates
         mean, sd = (t[:, p:].cpu() for t in (frame.location, frame.scale))
@@ -68,38 +67,38 @@ class Given:
 
     def standard_at(self, t: int, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The same at some rows, the draws of all of them in one."""
-        own, draws = self.standard(t)
-        return own[rows], draws[:, rows].flatten()
+        residuals, draws = self.standard(t)
+        return residuals[rows], draws[:, rows].flatten()
 
 
-def find_given(
-    examined: Examined, given: Given, readings: Sequence[Reading], *, level: float
+def find_conditional(
+    examined: Examined, data: ResidualData, readings: Sequence[Reading], *, level: float
 ) -> tuple[Finding, ...]:
     """What is wrong with y given x, the loudest first of its kind."""
-    said: list[tuple[Entry, Finding]] = []
-    told: dict[tuple[str, tuple[int, ...]], list[Entry]] = {}
-    plain = _Plain(given)
+    findings: list[tuple[Entry, Finding]] = []
+    reported: dict[tuple[str, tuple[int, ...]], list[Entry]] = {}
+    plain = _Plain(data)
     known = PreparedResiduals | PreparedPredicted
     entries = [e for e in standing_out(examined, level) if isinstance(e.prepared, known)]
-    for entry in sorted(entries, key=_first_told):
+    for entry in sorted(entries, key=_sort_key):
         kind, group = _split(entry)
-        of_y = tuple(j - given.covariates for j in entry.columns if j >= given.covariates)
-        others = told.setdefault((kind, of_y), [])
-        functions = [_function(one, given) for one in (*others, entry)]
+        of_y = tuple(j - data.covariates for j in entry.columns if j >= data.covariates)
+        others = reported.setdefault((kind, of_y), [])
+        functions = [_function(e, data) for e in (*others, entry)]
         values = plain.moment(kind, of_y)
-        again = any(one.columns == entry.columns for one in others)
+        again = any(other.columns == entry.columns for other in others)
         if again or (plain.explains(of_y) and _last_weight(values, functions).gap < entry.errors):
             continue
-        if (finding := _told(entry, kind, group, of_y, given)) is None:
+        if (finding := _report(entry, kind, group, of_y, data)) is None:
             continue
         others.append(entry)
-        said.append((entry, finding))
-        plain.fitted[kind, of_y] = _fit(values, [*functions, *_curves(others, given)])
-    ordered = [finding for _, finding in sorted(said, key=lambda pair: _first_told(pair[0])[1])]
-    return tuple(ordered[:MOST]) or fallback(readings, lambda loudest: _together(loudest, given))
+        findings.append((entry, finding))
+        plain.fitted[kind, of_y] = _fit(values, [*functions, *_curves(others, data)])
+    ordered = [finding for _, finding in sorted(findings, key=lambda pair: _sort_key(pair[0])[1])]
+    return tuple(ordered[:MOST]) or fallback(readings, lambda loudest: _together(loudest, data))
 
 
-def _first_told(entry: Entry) -> tuple[int, float]:
+def _sort_key(entry: Entry) -> tuple[int, float]:
     """Mean, spread, others; the loudest first, but what holds for all x before what is little louder."""
     kind, group = _split(entry)
     loud = abs(entry.raw - entry.mean) / entry.sd
@@ -112,19 +111,19 @@ def _split(entry: Entry) -> tuple[str, str]:
 
 
 class _Plain:
-    """Moments of residuals whose mean is zero under the model, without what was told of mean and spread."""
+    """Moments of residuals whose mean is zero under the model, without what was said of mean and spread."""
 
-    def __init__(self, given: Given) -> None:
-        self._given = given
+    def __init__(self, data: ResidualData) -> None:
+        self._data = data
         self.fitted: dict[tuple[str, tuple[int, ...]], Tensor] = {}  # by kind and columns of y
 
     def explains(self, of_y: tuple[int, ...]) -> bool:
-        """Was anything told of these columns that may show in others of their moments?"""
+        """Was anything said of these columns that may show in others of their moments?"""
         return any(set(of_y) & set(known) for _, known in self.fitted)
 
     def moment(self, kind: str, of_y: tuple[int, ...]) -> Tensor:
         """(n,)"""
-        both = [self._given.standard(t) for t in of_y]
+        both = [self._data.standard(t) for t in of_y]
         if kind == "pair":
             return self._of_data("pair", of_y[0]) * self._of_data("pair", of_y[1]) - (
                 both[0][1] * both[1][1]
@@ -132,7 +131,7 @@ class _Plain:
         return _HERMITE[kind](self._of_data(kind, of_y[0])) - _HERMITE[kind](both[0][1]).mean(0)
 
     def _of_data(self, kind: str, t: int) -> Tensor:
-        r, none = self._given.standard(t)[0], torch.zeros(())
+        r, none = self._data.standard(t)[0], torch.zeros(())
         if kind != "shift":
             r = r - self.fitted.get(("shift", (t,)), none)
         if kind not in ("shift", "spread"):
@@ -149,27 +148,27 @@ _HERMITE: dict[str, Callable[[Tensor], Tensor]] = {
 _LEAST = 0.1  # variance beside the model's, of residuals that are looked at for their shape
 
 
-def _function(entry: Entry, given: Given) -> Tensor:
+def _function(entry: Entry, data: ResidualData) -> Tensor:
     """The function of x that an entry is about, at the rows of the data."""
     _, group = _split(entry)
-    z = [given.covariate(j) for j in entry.columns if j < given.covariates]
+    z = [data.covariate(j) for j in entry.columns if j < data.covariates]
     if group == "region":
-        return _inside(_region(entry), given).double()
+        return _inside(_region(entry), data).double()
     if isinstance(entry.prepared, PreparedPredicted):
-        return _where_predicted(entry, given)[0].double()
+        return _where_predicted(entry, data)[0].double()
     return {
-        "overall": lambda: torch.ones(len(given.x), dtype=torch.float64),
+        "overall": lambda: torch.ones(len(data.x), dtype=torch.float64),
         "slope": lambda: z[0],
         "square": lambda: z[0] ** 2,
         "product": lambda: z[0] * z[-1],
     }[group]()
 
 
-def _curves(entries: Sequence[Entry], given: Given) -> list[Tensor]:
-    """A level, and a parabola along each covariate that was told: what a straight line leaves."""
-    along = {j for entry in entries for j in entry.columns if j < given.covariates}
-    z = [given.covariate(j) for j in along]
-    return [torch.ones(len(given.x), dtype=torch.float64), *z, *(one**2 for one in z)]
+def _curves(entries: Sequence[Entry], data: ResidualData) -> list[Tensor]:
+    """A level, and a parabola along each covariate that was reported: what a straight line leaves."""
+    along = {j for entry in entries for j in entry.columns if j < data.covariates}
+    z = [data.covariate(j) for j in along]
+    return [torch.ones(len(data.x), dtype=torch.float64), *z, *(column**2 for column in z)]
 
 
 def _region(entry: Entry) -> Region:
@@ -178,27 +177,27 @@ def _region(entry: Entry) -> Region:
     return entry.prepared.functions.regions[entry.index // many]
 
 
-def _cut(region: Region, given: Given) -> float:
+def _cut(region: Region, data: ResidualData) -> float:
     """In the units of the data: the largest value below."""
-    x = given.x[:, region.column]
-    below = x[given.covariate(region.column) <= region.cut + 1e-4]
+    x = data.x[:, region.column]
+    below = x[data.covariate(region.column) <= region.cut + 1e-4]
     return float(below.max()) if len(below) else float(x.min())
 
 
-def _inside(region: Region, given: Given) -> Tensor:
-    return (given.x[:, region.column] > _cut(region, given)) == region.above
+def _inside(region: Region, data: ResidualData) -> Tensor:
+    return (data.x[:, region.column] > _cut(region, data)) == region.above
 
 
-def _where_predicted(entry: Entry, given: Given) -> tuple[Tensor, str]:
+def _where_predicted(entry: Entry, data: ResidualData) -> tuple[Tensor, str]:
     """Rows at an end of the model's own mean or spread of y, and how to say so."""
     assert isinstance(entry.prepared, PreparedPredicted)
-    targets, what = given.mean.shape[1], entry.number.rpartition(" ")[2]
+    targets, what = data.mean.shape[1], entry.number.rpartition(" ")[2]
     share, above = entry.prepared.ends[entry.index // targets]
     t = entry.index % targets
-    of = (given.mean if what == "mean" else given.sd)[:, t]
+    of = (data.mean if what == "mean" else data.sd)[:, t]
     cut = float(of.quantile(1 - share if above else share))
     side = "above" if above else "below"
-    return (of > cut) == above, f"where the model's {what} of {given.target(t)} is {side} {_short(cut)} "
+    return (of > cut) == above, f"where the model's {what} of {data.target(t)} is {side} {_short(cut)} "
 
 
 def _fit(values: Tensor, functions: Sequence[Tensor]) -> Tensor:
@@ -216,16 +215,16 @@ def _last_weight(values: Tensor, functions: Sequence[Tensor]) -> Estimate:
     return Estimate.around(float((solver @ values)[-1]), error, 0.0)
 
 
-def _told(entry: Entry, kind: str, group: str, of_y: tuple[int, ...], given: Given) -> Finding | None:
+def _report(entry: Entry, kind: str, group: str, of_y: tuple[int, ...], data: ResidualData) -> Finding | None:
     """The sentence with its estimate; None where this does not differ from what the model says."""
-    where = _Place(entry, group, given)
-    estimate, sentence = _SENTENCES[kind](given, of_y, where)
+    where = _Place(entry, group, data)
+    estimate, sentence = _SENTENCES[kind](data, of_y, where)
     if estimate.gap < NormalDist().inv_cdf(0.975):
         return None
     return Finding(
         kind=f"{kind} by {group}",
         columns=entry.columns,
-        names=tuple(given.names[j] for j in entry.columns),
+        names=tuple(data.names[j] for j in entry.columns),
         sentence=sentence,
         estimate=estimate.value,
         interval=(estimate.low, estimate.high),
@@ -239,20 +238,20 @@ def _told(entry: Entry, kind: str, group: str, of_y: tuple[int, ...], given: Giv
 class _Place:
     """Rows that a sentence is about, and how it says so."""
 
-    def __init__(self, entry: Entry, group: str, given: Given) -> None:
+    def __init__(self, entry: Entry, group: str, data: ResidualData) -> None:
         self.group = group
         self.ends: tuple[float, ...] = ()
-        self.names = [given.names[j] for j in entry.columns if j < given.covariates]
-        self.of_x = [given.x[:, j] for j in entry.columns if j < given.covariates]
-        self.rows = torch.ones(len(given.x), dtype=torch.bool)
+        self.names = [data.names[j] for j in entry.columns if j < data.covariates]
+        self.of_x = [data.x[:, j] for j in entry.columns if j < data.covariates]
+        self.rows = torch.ones(len(data.x), dtype=torch.bool)
         self.words = ""
         if group == "region":
             region = _region(entry)
-            cut = _cut(region, given)
-            self.rows, self.ends = _inside(region, given), (cut, float(region.above))
+            cut = _cut(region, data)
+            self.rows, self.ends = _inside(region, data), (cut, float(region.above))
             self.words = f"for {self.names[0]} {'>' if region.above else '<='} {_short(cut)} "
         elif isinstance(entry.prepared, PreparedPredicted):
-            self.rows, self.words = _where_predicted(entry, given)
+            self.rows, self.words = _where_predicted(entry, data)
         elif group == "square":
             c = (self.of_x[0] - self.of_x[0].mean()).abs()
             self.rows = c > c.median()
@@ -280,82 +279,82 @@ class _Place:
         return self.rows, self.words
 
 
-def _shift(given: Given, of_y: tuple[int, ...], at: _Place) -> Told:
-    e, name = given.residual(of_y[0]), given.target(of_y[0])
+def _shift(data: ResidualData, of_y: tuple[int, ...], at: _Place) -> Statement:
+    e, name = data.residual(of_y[0]), data.target(of_y[0])
     if at.group in ("slope", "product"):
-        found = _last_weight(e, [torch.ones_like(e), at.centered])
-        more = "more" if found.value > 0 else "less"
-        return found, f"{name} grows by {_size(found)} per unit of {at.slope_unit} {more} than the model says"
+        slope = _last_weight(e, [torch.ones_like(e), at.centered])
+        more = "more" if slope.value > 0 else "less"
+        return slope, f"{name} grows by {_size(slope)} per unit of {at.slope_unit} {more} than the model says"
     if at.group == "square":
         c = at.centered
-        found = _last_weight(e, [torch.ones_like(c), c, c**2])
-        side = "up" if found.value > 0 else "down"
-        return found, (
-            f"{name} bends {side} with {at.names[0]} beside the model: by {_size(found)} per squared unit "
+        bend = _last_weight(e, [torch.ones_like(c), c, c**2])
+        side = "up" if bend.value > 0 else "down"
+        return bend, (
+            f"{name} bends {side} with {at.names[0]} beside the model: by {_size(bend)} per squared unit "
             "from its mean"
         )
     values = e[at.rows]
     error = float(values.std()) / math.sqrt(len(values))
-    found = Estimate.around(float(values.mean()), error, 0.0)
-    side = "large" if found.value > 0 else "small"
-    return found, f"{name} is {_size(found)} too {side} on average {at.words}".strip()
+    estimate = Estimate.around(float(values.mean()), error, 0.0)
+    side = "large" if estimate.value > 0 else "small"
+    return estimate, f"{name} is {_size(estimate)} too {side} on average {at.words}".strip()
 
 
-def _spread(given: Given, of_y: tuple[int, ...], at: _Place) -> Told:
-    name = given.target(of_y[0])
+def _spread(data: ResidualData, of_y: tuple[int, ...], at: _Place) -> Statement:
+    name = data.target(of_y[0])
     if at.group in ("slope", "product"):
-        r = given.standard(of_y[0])[0]
+        r = data.standard(of_y[0])[0]
         square = (r - r.mean()).square()
-        found = _last_weight(100 * square / square.mean() / 2, [torch.ones_like(r), at.centered])
-        more = "more" if found.value > 0 else "less"
-        return found, (
-            f"The spread of {name} grows by {_size(found, ' %')} per unit of {at.slope_unit} {more} than the "
+        slope = _last_weight(100 * square / square.mean() / 2, [torch.ones_like(r), at.centered])
+        more = "more" if slope.value > 0 else "less"
+        return slope, (
+            f"The spread of {name} grows by {_size(slope, ' %')} per unit of {at.slope_unit} {more} than the "
             "model says"
         )
-    found = estimates.spread(*given.standard_at(of_y[0], at.rows))
-    return found, _capital(
-        f"{at.words}the spread of {name} is {found.value:.2f} times the model's "
-        f"({found.low:.2f} to {found.high:.2f})"
+    estimate = estimates.spread(*data.standard_at(of_y[0], at.rows))
+    return estimate, _capital(
+        f"{at.words}the spread of {name} is {estimate.value:.2f} times the model's "
+        f"({estimate.low:.2f} to {estimate.high:.2f})"
     )
 
 
-def _skewness(given: Given, of_y: tuple[int, ...], at: _Place) -> Told:
+def _skewness(data: ResidualData, of_y: tuple[int, ...], at: _Place) -> Statement:
     rows, where = at.half
-    found = estimates.skewness(*given.standard_at(of_y[0], rows))
-    side = "right" if found.above else "left"
-    return found, _capital(
-        f"{where}{given.target(of_y[0])} is skewed further to the {side} than the model says: skewness "
-        f"{found.value:.2f} ({found.low:.2f} to {found.high:.2f}) about its mean at x, the model says "
-        f"{found.expected:.2f}"
+    estimate = estimates.skewness(*data.standard_at(of_y[0], rows))
+    side = "right" if estimate.above else "left"
+    return estimate, _capital(
+        f"{where}{data.target(of_y[0])} is skewed further to the {side} than the model says: skewness "
+        f"{estimate.value:.2f} ({estimate.low:.2f} to {estimate.high:.2f}) about its mean at x, the model "
+        f"says {estimate.expected:.2f}"
     )
 
 
-def _tails(given: Given, of_y: tuple[int, ...], at: _Place) -> Told:
+def _tails(data: ResidualData, of_y: tuple[int, ...], at: _Place) -> Statement:
     rows, where = at.half
-    found = estimates.tail_share(*given.standard_at(of_y[0], rows))
-    return found, _capital(
-        f"{where}{given.target(of_y[0])} has {weight(found)} tails than the model says: "
-        f"{percent(found, 'points')} beyond its central 99 % at x, 1 % expected"
+    estimate = estimates.tail_share(*data.standard_at(of_y[0], rows))
+    return estimate, _capital(
+        f"{where}{data.target(of_y[0])} has {weight(estimate)} tails than the model says: "
+        f"{percent(estimate, 'points')} beyond its central 99 % at x, 1 % expected"
     )
 
 
-def _pair(given: Given, of_y: tuple[int, ...], at: _Place) -> Told:
+def _pair(data: ResidualData, of_y: tuple[int, ...], at: _Place) -> Statement:
     rows, where = at.half
-    own, draws = (
-        torch.stack(both, 1) for both in zip(*(given.standard_at(t, rows) for t in of_y), strict=True)
+    residuals, draws = (
+        torch.stack(both, 1) for both in zip(*(data.standard_at(t, rows) for t in of_y), strict=True)
     )
-    found = estimates.correlation(own, draws)
-    return found, _capital(
-        f"{where}{' and '.join(map(given.target, of_y))} given x: correlation {found.value:.2f} "
-        f"({found.low:.2f} to {found.high:.2f}), the model says {found.expected:.2f}"
+    estimate = estimates.correlation(residuals, draws)
+    return estimate, _capital(
+        f"{where}{' and '.join(map(data.target, of_y))} given x: correlation {estimate.value:.2f} "
+        f"({estimate.low:.2f} to {estimate.high:.2f}), the model says {estimate.expected:.2f}"
     )
 
 
 _SENTENCES = {"shift": _shift, "spread": _spread, "skewness": _skewness, "tails": _tails, "pair": _pair}
 
 
-def _together(loudest: Reading, given: Given) -> str:
-    name = " and ".join(given.names[given.covariates :])
+def _together(loudest: Reading, data: ResidualData) -> str:
+    name = " and ".join(data.names[data.covariates :])
     return {
         "shift": f"the mean of {name}, which is off along x",
         "spread": f"the spread of {name}, which is off along x",

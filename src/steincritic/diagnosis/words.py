@@ -40,10 +40,10 @@ class Beside:
         return (self.x - location) / scale, (self.y - location) / scale
 
 
-Told = tuple[Estimate, str]
+Statement = tuple[Estimate, str]
 
 
-def _shift(b: Beside, columns: Sequence[int]) -> Told:
+def _shift(b: Beside, columns: Sequence[int]) -> Statement:
     x, y, name = b.x[:, columns[0]], b.y[:, columns[0]], b.names[columns[0]]
     e = estimates.shift(x, y).narrowed(b.narrower)
     parts = 10 ** _digits(e)
@@ -54,7 +54,7 @@ def _shift(b: Beside, columns: Sequence[int]) -> Told:
     return e, f"{shifted(name, e, b.subject)}: {means}"
 
 
-def _spread(b: Beside, columns: Sequence[int]) -> Told:
+def _spread(b: Beside, columns: Sequence[int]) -> Statement:
     e = estimates.spread(b.x[:, columns[0]], b.y[:, columns[0]]).narrowed(b.narrower)
     return e, spreads(b.names[columns[0]], e, b.subject)
 
@@ -76,13 +76,13 @@ def spreads(name: str, e: Estimate, subject: Subject, about: str = "") -> str:
     return f"{name} is too {how} ({about}{_two(e)[0]} of the {subject.model}'s spread{interval})"
 
 
-def _pair(b: Beside, columns: Sequence[int]) -> Told:
+def _pair(b: Beside, columns: Sequence[int]) -> Statement:
     j, k = columns
     e = estimates.correlation(b.x[:, [j, k]], b.y[:, [j, k]]).narrowed(b.narrower)
     return e, f"{b.names[j]} and {b.names[k]}: {_correlation(e, b.subject)}"
 
 
-def _skewness(b: Beside, columns: Sequence[int]) -> Told:
+def _skewness(b: Beside, columns: Sequence[int]) -> Statement:
     e = estimates.skewness(b.x[:, columns[0]], b.y[:, columns[0]])
     side = "right" if e.above else "left"
     return e, (
@@ -91,7 +91,7 @@ def _skewness(b: Beside, columns: Sequence[int]) -> Told:
     )
 
 
-def _tails(b: Beside, columns: Sequence[int]) -> Told:
+def _tails(b: Beside, columns: Sequence[int]) -> Statement:
     e = estimates.tail_share(b.x[:, columns[0]], b.y[:, columns[0]])
     return e, (
         f"{b.names[columns[0]]} has {weight(e)} tails than the {b.model}: "
@@ -99,7 +99,7 @@ def _tails(b: Beside, columns: Sequence[int]) -> Told:
     )
 
 
-def _all_tails(b: Beside, columns: Sequence[int]) -> Told:
+def _all_tails(b: Beside, columns: Sequence[int]) -> Statement:
     e = estimates.mean_tail_share(b.x, b.y)
     return e, (
         f"{weight(e).capitalize()} tails than the {b.model} in most columns: {percent(e, 'values')} beyond "
@@ -107,7 +107,7 @@ def _all_tails(b: Beside, columns: Sequence[int]) -> Told:
     )
 
 
-def _radial(b: Beside, columns: Sequence[int]) -> Told:
+def _radial(b: Beside, columns: Sequence[int]) -> Statement:
     e = estimates.radius_share(*b.standard())
     return e, (
         f"{weight(e).capitalize()} tails than the {b.model} in all directions: "
@@ -115,7 +115,7 @@ def _radial(b: Beside, columns: Sequence[int]) -> Told:
     )
 
 
-def _scale(b: Beside, columns: Sequence[int]) -> Told:
+def _scale(b: Beside, columns: Sequence[int]) -> Statement:
     e = estimates.mean_spread(*b.standard()).narrowed(b.narrower)
     return e, all_spread(e, b.subject)
 
@@ -126,12 +126,12 @@ def all_spread(e: Estimate, subject: Subject, about: str = "") -> str:
     return spreads("Every coordinate", e, subject, about)
 
 
-def _all_shifted(b: Beside, columns: Sequence[int]) -> Told:
+def _all_shifted(b: Beside, columns: Sequence[int]) -> Statement:
     e = estimates.mean_shift(*b.standard()).narrowed(b.narrower)
     return e, f"All columns are shifted by {_two(e)[0]} standard deviations in the mean ({_two(e)[1]})"
 
 
-def _bend(b: Beside, columns: Sequence[int]) -> Told:
+def _bend(b: Beside, columns: Sequence[int]) -> Statement:
     j, k = columns
     x, y = (torch.stack([t[:, j], (t[:, k] - t[:, k].mean()).square()], -1) for t in (b.x, b.y))
     e = estimates.correlation(x, y)
@@ -143,17 +143,17 @@ def _bend(b: Beside, columns: Sequence[int]) -> Told:
     return e, f"{b.names[j]} {how}: {_correlation(e, b.subject)}"
 
 
-def _extreme(b: Beside, columns: Sequence[int]) -> Told:
+def _extreme(b: Beside, columns: Sequence[int]) -> Statement:
     e = estimates.extreme_share(b.x[:, list(columns)], b.y[:, list(columns)])
-    one, other = (b.names[j] for j in columns)
+    first, second = (b.names[j] for j in columns)
     return e, (
-        f"{one} and {other} are extreme together {'more' if e.above else 'less'} often than the {b.model} "
+        f"{first} and {second} are extreme together {'more' if e.above else 'less'} often than the {b.model} "
         f"says: {percent(e, b.subject.points)} have both in their outer fifth, {100 * e.expected:.1f} % "
         "expected"
     )
 
 
-KINDS: dict[str, Callable[[Beside, Sequence[int]], Told]] = {
+KINDS: dict[str, Callable[[Beside, Sequence[int]], Statement]] = {
     "shift": _shift,
     "spread": _spread,
     "pair": _pair,
@@ -168,7 +168,7 @@ KINDS: dict[str, Callable[[Beside, Sequence[int]], Told]] = {
 }
 
 
-def direction(b: Beside, columns: Sequence[int], loadings: Tensor) -> Told:
+def direction(b: Beside, columns: Sequence[int], loadings: Tensor) -> Statement:
     """The direction was chosen by the same data, so "about", and some standard errors are for the choice."""
     x, y = (t @ loadings.to(t) for t in b.standard())
     e = estimates.spread(x, y).narrowed(b.narrower)
@@ -183,7 +183,7 @@ def direction(b: Beside, columns: Sequence[int], loadings: Tensor) -> Told:
     )
 
 
-def cell(count: float, expected: float, n: int, where: str, subject: Subject = DATA) -> Told:
+def cell(count: float, expected: float, n: int, where: str, subject: Subject = DATA) -> Statement:
     e = estimates.counted_share(round(count), n, expected / n)
     e = Estimate(round(count), n * e.low, n * e.high, expected, e.gap)
     points = f"{e.value} {subject.points.removesuffix('s') if e.value == 1 else subject.points}"
@@ -192,7 +192,7 @@ def cell(count: float, expected: float, n: int, where: str, subject: Subject = D
 
 def mode(
     inside: Tensor, share: float, where: str, subject: Subject, *, draws: float, about: str = ""
-) -> Told:
+) -> Statement:
     """Of (n,) points, which of them lie in a mode of the model; its share is counted among so many draws."""
     e = estimates.share(inside, share, draws)
     holds = percent(e, f"the {subject.points}")
@@ -244,7 +244,7 @@ def by_scores(kind: str, names: Sequence[str], e: Estimate, subject: Subject, *,
 
 def near_normal(
     kind: str, names: Sequence[str], raw: float, sd: float, subject: Subject = DATA
-) -> Told | None:
+) -> Statement | None:
     """From a Stein value alone, read as that of a nearly normal model, for models without draws.
 
     None where it is too large to be read so: the model is narrow there, or far from normal.

@@ -56,7 +56,7 @@ class _Sight:
     model: Model | None
     points: ScoredPoints
     names: Sequence[str]
-    given: Tensor  # the rows as they came
+    raw_rows: Tensor  # the rows as they came
     by_scores: bool  # the null distribution comes from scores alone, not from draws
 
     @property
@@ -64,11 +64,11 @@ class _Sight:
         return self.points.x
 
     @property
-    def own(self) -> Tensor:
+    def columns(self) -> Tensor:
         """The columns themselves where a model with bounds is tested in other coordinates."""
         within = coordinates_of(self.model)
-        found = self.x if within is None else within.constrain(self.x)[0]
-        return found if found.shape == self.x.shape else self.x  # a simplex has one column more
+        columns = self.x if within is None else within.constrain(self.x)[0]
+        return columns if columns.shape == self.x.shape else self.x  # a simplex has one column more
 
     def named(self, columns: Sequence[int]) -> str:
         return listed([self.names[j] for j in columns], _NAMED)
@@ -87,11 +87,11 @@ def find_caveats(
     labels = names or [f"x{j + 1}" for j in range(points.dim)]
     some = ScoredPoints(points.x[:_MOST].double().cpu(), points.score[:_MOST].double().cpu())
     sight = _Sight(model, some, labels, points.x, by_scores)
-    return tuple(found for look in _LOOKS for found in look(sight))
+    return tuple(caveat for look in _LOOKS for caveat in look(sight))
 
 
 def _constant(sight: _Sight) -> Iterator[Caveat]:
-    x = sight.own
+    x = sight.columns
     same = [j for j in range(x.shape[1]) if bool((x[:, j] == x[0, j]).all())]
     if same:
         values = listed([f"{sight.names[j]} = {float(x[0, j]):.4g}" for j in same], _NAMED)
@@ -122,7 +122,7 @@ def _outside(sight: _Sight) -> Iterator[Caveat]:
     if not isinstance(model, DensityModel):
         return
     try:
-        value = answer(lambda: model.log_prob(sight.given[:_LOOKED_AT]), "model.log_prob")
+        value = answer(lambda: model.log_prob(sight.raw_rows[:_LOOKED_AT]), "model.log_prob")
     except ModelError:
         return
     bad = int((~value.isfinite()).sum())
@@ -135,6 +135,12 @@ def _outside(sight: _Sight) -> Iterator[Caveat]:
         )
 
 
+TURNED = (
+    "The score points away from the middle of the data. Is its sign turned (the gradient of an energy where "
+    "that of the log-density is wanted)?"
+)
+
+
 def points_outward(x: Points, score: Points) -> bool:
     """Scores of a density that falls off point to its middle."""
     pull = ((x - x.mean(0)) * score).sum(1)
@@ -142,19 +148,11 @@ def points_outward(x: Points, score: Points) -> bool:
     return float(pull.mean()) > max(_OUTWARD * x.shape[1], _SURE * error)
 
 
-TURNED = (
-    "The score points away from the middle of the data. Is its sign turned (the gradient of an energy where "
-    "that of the log-density is wanted)?"
-)
-
-
-def _outward(sight: _Sight) -> Iterator[Caveat]:
+def _off_scores(sight: _Sight) -> Iterator[Caveat]:
+    """A turned score; one off by a factor, which looks like a wrong spread where neither a log-density nor
+    draws tell them apart."""
     if points_outward(sight.x, sight.points.score):
         yield Caveat(OUTWARD, TURNED, grave=True)
-
-
-def _rescaled(sight: _Sight) -> Iterator[Caveat]:
-    """A score off by a factor looks like a wrong spread; a log-density, or draws, would tell them apart."""
     if sight.model is None or isinstance(sight.model, DensityModel | SamplingModel) or sight.x.shape[1] < 2:
         return
     pull = (sight.x.mean(0) - sight.x) * sight.points.score  # (n, d) with mean 1 under the model
@@ -170,22 +168,13 @@ def _rescaled(sight: _Sight) -> Iterator[Caveat]:
 
 def _row_numbers(x: Tensor) -> list[int]:
     """Columns that hold hardly more than each whole number of a range once."""
-    found = []
+    numbering = []
     for j, column in enumerate(x.T):
         distinct, width = len(column.unique()), float(column.max() - column.min()) + 1
         whole = bool((column == column.round()).all())
         if whole and distinct >= _WHOLE * len(column) and width <= len(column) / _WHOLE:
-            found.append(j)
-    return found
-
-
-def _numbered(sight: _Sight) -> Iterator[Caveat]:
-    if columns := _row_numbers(sight.own):
-        yield Caveat(
-            "row numbers",
-            f"Each whole number of a range about once in {sight.named(columns)}: that looks like a row "
-            "number, no measurement. Leave it out (--exclude), or name the rows by it (--id-column).",
-        )
+            numbering.append(j)
+    return numbering
 
 
 def discrete_columns(x: Tensor) -> tuple[list[int], list[int]]:
@@ -211,7 +200,7 @@ def _distinct(x: Tensor) -> Tensor:
 
 
 def _discrete(sight: _Sight) -> Iterator[Caveat]:
-    whole, rounded = discrete_columns(sight.own)
+    whole, rounded = discrete_columns(sight.columns)
     if whole:
         yield Caveat(
             "discrete columns",
@@ -227,11 +216,21 @@ def _discrete(sight: _Sight) -> Iterator[Caveat]:
 
 
 def _repeated(sight: _Sight) -> Iterator[Caveat]:
+    if columns := _row_numbers(sight.columns):
+        yield Caveat(
+            "row numbers",
+            f"Each whole number of a range about once in {sight.named(columns)}: that looks like a row "
+            "number, no measurement. Leave it out (--exclude), or name the rows by it (--id-column).",
+        )
     n = len(sight.x)
-    if n * (n - 1) / 2 * math.prod(map(_ties, _distinct(sight.own).T)) > _CHANCE:
-        return  # values are rounded, so that rows are alike by chance
+    alike = n * (n - 1) / 2  # pairs of rows by chance, as values may be rounded
+    for column in _distinct(sight.columns).T:
+        counts = column.unique(return_counts=True)[1].double()
+        alike *= float((counts * (counts - 1)).sum()) / max(1, len(column) * (len(column) - 1))
+    if alike > _CHANCE:
+        return
     again = n - len(sight.x.unique(dim=0))
-    whole, rounded = discrete_columns(sight.own)
+    whole, rounded = discrete_columns(sight.columns)
     continuous = len(whole) + len(rounded) < sight.x.shape[1]
     if again >= max(2, (_REPEATED if continuous else _REPEATED_ROUNDED) * n):
         yield Caveat(
@@ -241,22 +240,18 @@ def _repeated(sight: _Sight) -> Iterator[Caveat]:
         )
 
 
-def _ties(column: Tensor) -> float:
-    """Share of pairs of rows with the same value."""
-    counts = column.unique(return_counts=True)[1].double()
-    return float((counts * (counts - 1)).sum()) / max(1, len(column) * (len(column) - 1))
-
-
 def _dependent(sight: _Sight) -> Iterator[Caveat]:
-    if any(_is_sorted(column) for column in sight.x.T):
-        return  # the order says nothing about how rows came
+    steps = sight.x.diff(dim=0)
+    in_order = ((steps >= 0).all(0) | (steps <= 0).all(0)) & (steps != 0).any(0)
+    if bool(in_order.any()):
+        return  # rows were sorted: the order says nothing about how they came
     numbers = _row_numbers(sight.x)
-    kept = [j for j in range(sight.x.shape[1]) if j not in numbers]
-    found = dependence_of_rows(sight.x[:, kept]) if kept else None
-    if found is None:
+    candidates = [j for j in range(sight.x.shape[1]) if j not in numbers]
+    dependence = dependence_of_rows(sight.x[:, candidates]) if candidates else None
+    if dependence is None:
         return
-    column, correlation, lag, distance = found
-    name = sight.names[kept[column]]
+    column, correlation, lag, distance = dependence
+    name = sight.names[candidates[column]]
     what = f"the distance of {name} from its middle" if distance else name
     how = "is too small here" if correlation > 0 else "may not hold here"
     other = "in the next row" if lag == 1 else f"{lag} rows further on"
@@ -298,11 +293,6 @@ def _ranks(x: Tensor) -> Tensor:
     return x.argsort(0).argsort(0).double()
 
 
-def _is_sorted(column: Tensor) -> bool:
-    steps = column.diff()
-    return bool((steps >= 0).all() or (steps <= 0).all()) and bool((steps != 0).any())
-
-
 def _unmixed(sight: _Sight) -> Iterator[Caveat]:
     """Draws by chains, which the null sets are made of."""
     tuned = None if sight.by_scores else getattr(sight.model, "tuned", None)
@@ -322,8 +312,11 @@ def _fitted(sight: _Sight) -> Iterator[Caveat]:
         "The p-value is for rows that the model has not seen: test it on others, held out, or on these with "
         "every null set fitted anew (sc.Fitted(fit, x); on the command line --fitted)."
     )
-    kept = fitted_points(sight.model)
-    if kept is not None and (share := _share_among(sight.x, kept)) > 0.5:
+    fitted_rows, share = fitted_points(sight.model), 0.0
+    if fitted_rows is not None:
+        known = {row.tobytes() for row in fitted_rows.cpu().float().numpy()}
+        share = sum(row.tobytes() in known for row in sight.x.float().numpy()) / len(sight.x)
+    if share > 0.5:
         yield Caveat(
             FITTED,
             f"{share:.0%} of the rows are among those that the model was fitted to. {way_out}",
@@ -334,11 +327,6 @@ def _fitted(sight: _Sight) -> Iterator[Caveat]:
             "The model fits these rows better than its own draws would (so near has probability "
             f"{chance:.1g}): it looks fitted to them. {way_out}",
         )
-
-
-def _share_among(x: Tensor, kept: Tensor) -> float:
-    known = {row.tobytes() for row in kept.cpu().float().numpy()}
-    return sum(row.tobytes() in known for row in x.float().numpy()) / len(x)
 
 
 def _too_well(model: Model | None, points: ScoredPoints) -> float:
@@ -360,9 +348,9 @@ def nearness(values: Tensor) -> float:
     eigenvalues, turn = torch.linalg.eigh(torch.atleast_2d(values.T.cov()))
     if not bool(eigenvalues.isfinite().all()) or not float(eigenvalues[-1]) > 0:
         return 1.0
-    kept = eigenvalues > 1e-9 * eigenvalues[-1]
-    statistic = len(values) * ((values.mean(0) @ turn).square()[kept] / eigenvalues[kept]).sum()
-    return float(torch.special.gammainc(kept.sum() / 2, statistic / 2))
+    mask = eigenvalues > 1e-9 * eigenvalues[-1]
+    statistic = len(values) * ((values.mean(0) @ turn).square()[mask] / eigenvalues[mask]).sum()
+    return float(torch.special.gammainc(mask.sum() / 2, statistic / 2))
 
 
 def _edges(sight: _Sight) -> Iterator[Caveat]:
@@ -434,9 +422,7 @@ def unseen_weights(model: Model | None, points: ScoredPoints) -> Iterator[Caveat
 _LOOKS: tuple[Callable[[_Sight], Iterator[Caveat]], ...] = (
     _constant,
     _outside,
-    _outward,
-    _rescaled,
-    _numbered,
+    _off_scores,
     _repeated,
     _dependent,
     _unmixed,

@@ -138,8 +138,8 @@ class Bench:
         for start in range(0, len(datasets), rows := piece_rows(datasets.dim)):
             piece = datasets[start : start + rows]
             pairs = zip(self.lenses, self.merging, strict=True)
-            found = [merged.sums(self.setting.enter(piece, lens)) for lens, merged in pairs]
-            sums = torch.cat([part.to(torch.float64) for part in found], -1)
+            parts = [merged.sums(self.setting.enter(piece, lens)) for lens, merged in pairs]
+            sums = torch.cat([part.to(torch.float64) for part in parts], -1)
             total = sums if total is None else total + sums
         assert total is not None
         return total
@@ -147,17 +147,24 @@ class Bench:
     def of_sums(self, sums: Tensor, n: int) -> Tensor:
         """(r, k): entries of datasets of n points with these (r, p) sums."""
         parts = sums.split([merged.width for merged in self.merging], -1)
-        each = zip(self.lenses, self.prepared, self.merging, parts, strict=True)
+        lenses = zip(self.lenses, self.prepared, self.merging, parts, strict=True)
         entries = [
             checked_entries(merged.of_sums(part, n), lens, (len(sums), prepared.size))
-            for lens, prepared, merged, part in each
+            for lens, prepared, merged, part in lenses
         ]
         return torch.cat(entries, -1)
 
     @cached_property
     def merging(self) -> list[Merging]:
         """The lenses by way of sums over points."""
-        return [_merging(*pair) for pair in zip(self.lenses, self.prepared, strict=True)]
+        mergings = []
+        for lens, prepared in zip(self.lenses, self.prepared, strict=True):
+            if (merged := merging(prepared)) is None:
+                raise InputError(
+                    f"lens {lens.name!r} needs all rows of a dataset at once: leave it out or take fewer rows"
+                )
+            mergings.append(merged)
+        return mergings
 
     def parts(self, seen: Seen) -> list[Seen]:
         """By lens."""
@@ -170,16 +177,6 @@ class Bench:
 def piece_rows(dim: int) -> int:
     """Rows that are summed up in single precision; what is larger is added in double precision."""
     return max(_PIECE[0], _PIECE[1] // dim)
-
-
-def _merging(lens: Lens, prepared: PreparedLens) -> Merging:
-    found = merging(prepared)
-    if found is None:
-        raise InputError(
-            f"lens {lens.name!r} needs all rows of a dataset at once: leave it out, take a part of the rows, "
-            "or raise exact_up_to of the combined test if they fit into memory"
-        )
-    return found
 
 
 def checked_entries(entries: object, lens: Lens, shape: tuple[int, int]) -> Tensor:
@@ -298,13 +295,13 @@ class Ranked:
 
     def readings(self) -> tuple[Reading, ...]:
         """Of each lens alone, the loudest first."""
-        found = []
+        readings = []
         for lens in dict.fromkeys(column.lens for column in self.columns):
-            own = [k for k, column in enumerate(self.columns) if column.lens == lens]
-            value, null = (combined(t[..., own], self.weights[own]) for t in (self.row, self.null))
-            loudest = self.columns[own[int(self.row[own].argmax())]].number
-            found.append((float(value), Reading(lens, loudest, float(rank_pvalues(value[None], null)))))
-        return tuple(reading for _, reading in sorted(found, key=lambda pair: -pair[0]))
+            places = [k for k, column in enumerate(self.columns) if column.lens == lens]
+            value, null = (combined(t[..., places], self.weights[places]) for t in (self.row, self.null))
+            loudest = self.columns[places[int(self.row[places].argmax())]].number
+            readings.append((float(value), Reading(lens, loudest, float(rank_pvalues(value[None], null)))))
+        return tuple(reading for _, reading in sorted(readings, key=lambda pair: -pair[0]))
 
 
 @dataclass(frozen=True, eq=False)

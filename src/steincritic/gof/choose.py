@@ -2,34 +2,43 @@
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, cast
 
 from steincritic.data.conditional import Target, at_rows
-from steincritic.data.points import PointsLike, ScoredPoints, arranged, model_and_points, reading_notes
-from steincritic.data.source import Source
-from steincritic.devices import DeviceLike
+from steincritic.data.layout import Table
+from steincritic.data.points import (
+    PointsLike,
+    ScoredPoints,
+    arranged,
+    column_names,
+    model_and_points,
+    reading_notes,
+    scored,
+    within_bounds,
+)
+from steincritic.data.source import Source, first_row
+from steincritic.devices import DeviceLike, resolve_device
 from steincritic.engine import EngineName, using
-from steincritic.errors import DoubtfulWarning, InputError, check_level, did_you_mean, listed
-from steincritic.gof import multiplier
-from steincritic.gof.aggregated import KsdAgg
+from steincritic.errors import DoubtfulWarning, InputError, check_level, did_you_mean, listed, without
+from steincritic.gof import combined, multiplier
 from steincritic.gof.assumptions import OF_SERIES, find_caveats, slowness, unseen_weights
 from steincritic.gof.combined import FEWEST as _FEW
 from steincritic.gof.combined import Combined
-from steincritic.gof.conditional import caveats_at_rows, check_for_rows
+from steincritic.gof.conditional import caveats_at_rows
 from steincritic.gof.crossfit import CrossFit
+from steincritic.gof.fisher_ball import FisherBall
 from steincritic.gof.fitted import Fitted
-from steincritic.gof.forecast import Forecast, begin
-from steincritic.gof.fssd import Fssd
 from steincritic.gof.hypothesis import PLENTIFUL
-from steincritic.gof.kernel import Ksd
-from steincritic.gof.large import WentBy, collected, large_source, rows_at_once, stream_test
-from steincritic.gof.moment_box import Gaps
+from steincritic.gof.kernel import Ksd, KsdAgg
+from steincritic.gof.large import Question, Tested, large_source, rows_at_once
+from steincritic.gof.moment_box import Gaps, MomentBox
+from steincritic.gof.one_pass import one_pass, scored_blocks
 from steincritic.gof.result import Caveat, GofResult
 from steincritic.gof.serial import stein_series
 from steincritic.gof.split import Split
+from steincritic.gof.streamed import Judged, Streamed
 from steincritic.gof.test import GofTest
-from steincritic.gof.tolerance import ToleranceLike, as_tolerance
 from steincritic.lenses.noise import Noise
 from steincritic.models.base import Model, ModelLike, SamplingModel, as_model
 from steincritic.models.bounded import coordinates_of, unbounded
@@ -37,16 +46,19 @@ from steincritic.models.conditional import AtRows, is_conditional
 from steincritic.models.coordinates import Bounds, columns_of
 from steincritic.models.mixing import autocorrelation_time
 
-TestName: TypeAlias = Literal["combined", "crossfit", "split", "ksd", "ksdagg", "fssd"]
+TestName: TypeAlias = Literal["combined", "crossfit", "split", "ksd", "ksdagg"]
 TESTS: dict[str, GofTest] = {
-    test.name: test for test in (Combined(), CrossFit(), Split(), Ksd(), KsdAgg(), Fssd())
+    test.name: test for test in (Combined(), CrossFit(), Split(), Ksd(), KsdAgg())
 }  # a name stands for the default value
+ToleranceLike: TypeAlias = float | str | MomentBox | FisherBall
+_TOLERANCES: dict[str, Callable[[float], GofTest]] = {"moments": MomentBox, "fisher": FisherBall}
 _BY_DRAWS = ("fresh", "refitted", "pooled", "permutation", "scaled")  # thresholds
 _LEAST_WORTH = 20  # independent rows
 _SLOWER = 8  # rows per change of sign, in rows that are worth one; found on autoregressions with seed 5
 FEWEST = 4 * CrossFit().folds  # points below which critics have nothing to learn from
 
 
+@without(before="leave it out; a bar shows how far long work is")
 def gof_test(
     model: ModelLike | None,
     x: PointsLike | Source,
@@ -62,7 +74,6 @@ def gof_test(
     tolerance: ToleranceLike | None = None,
     engine: EngineName | None = None,
     address: str | None = None,
-    before: Callable[[Forecast], None] | None = None,
 ) -> GofResult:
     """Does the model fit the data?
 
@@ -72,7 +83,7 @@ def gof_test(
         x: the data: tensor, array, frame, path of a file or of a folder of parquet parts, or ScoredPoints.
             More than 200,000 rows go by in one pass: see `gof.streamed`.
         test: a value such as `sc.Split(train=0.3)`, or the name of one with its defaults: "combined",
-            "crossfit", "split", "ksd", "ksdagg" or "fssd". None takes the combined test: exact where the
+            "crossfit", "split", "ksd" or "ksdagg". None takes the combined test: exact where the
             model can be sampled, approximate where it cannot. The result says which and why.
         level: the accepted probability of a false alarm.
         seed: decides every random choice.
@@ -85,59 +96,124 @@ def gof_test(
         bounds: where the model ends, by column: {"age": (0, None), "share": (0, 1)}, a list with a pair or
             None per column, or "simplex". Distributions that state their support need none.
         tolerance: asks "wrong by more than this?" instead: 0.05 for means and spreads of columns,
-            "fisher:0.1" or `sc.FisherBall(0.1)`, "foreign:0.03" or `sc.Contamination(0.03)`. See
-            `gof.tolerance`.
+            "fisher:0.1" or `sc.FisherBall(0.1)` for a Fisher divergence of at most 0.1².
         engine: where null sets are looked at: "serial" (this thread), "threads", "local" (processes) or
             "dask"; by default threads on a CPU, this thread on a GPU. The numbers are the same.
         address: of a Dask scheduler; without it the Dask client that is open in this process, else a cluster
             on this machine (`docs/howto/cluster.md`).
-        before: told how long the test takes before it starts, such as `print`; may raise to stop it.
 
     >>> import steincritic as sc
     >>> q = sc.models.GaussianMixture([[0.0, 0.0]])
     >>> sc.gof_test(q, q.sample(100, seed=1) + 1.0, "ksd").rejected
     True
     """
+    outcome = tested(
+        model,
+        x,
+        test,
+        level,
+        seed,
+        device,
+        target=target,
+        dependent=dependent,
+        names=names,
+        bounds=bounds,
+        tolerance=tolerance,
+        engine=engine,
+        address=address,
+    )
+    for doubt in (*outcome.result.doubts, *map(str, outcome.result.caveats)):
+        warnings.warn(doubt, DoubtfulWarning, stacklevel=3)  # where `gof_test` was called, past @without
+    return outcome.result
+
+
+def tested(
+    model: ModelLike | None,
+    x: PointsLike | Source,
+    test: "GofTest | TestName | Asked | None",
+    level: float,
+    seed: int,
+    device: DeviceLike,
+    *,
+    target: Target | None = None,
+    dependent: bool = False,
+    names: Sequence[str] | None = None,
+    bounds: Bounds | None = None,
+    tolerance: ToleranceLike | None = None,
+    engine: EngineName | None = None,
+    address: str | None = None,
+) -> Tested:
+    """As `gof_test`, with what is needed to look where the model fails; doubts are not warned of."""
     check_level(level)
     test = tolerant(test, tolerance)
-    conditional = target is not None or is_conditional(model)
-    x = collected(x)
     with using(engine, address):
-        if not conditional and not dependent:
-            by = in_one_pass(model, x, test, level, seed, device, names=names, bounds=bounds, before=before)
+        if not (target is not None or is_conditional(model) or dependent):
+            by = in_one_pass(model, x, test, level, seed, device, names=names, bounds=bounds)
             if by is not None:
-                return _doubted(by.result)
-        x, sampled = rows_at_once(x, test, seed, whole=dependent or isinstance(model, Fitted))
-        if conditional:
-            model, x = at_rows(model, x, target, names)
-            names = x.columns
-        adapted, points = model_and_points(model, x, device=device, bounds=bounds, names=names)
-        used = arranged(x, adapted)
-        chosen, notes = _settled(test, adapted, points, sampled, dependent=dependent)
-        if engine is not None and not hasattr(chosen, "engine"):
+                return by
+        asked = question(model, x, seed, device, target=target, whole=dependent, names=names, bounds=bounds)
+        adapted, points, named = asked.model, asked.points, asked.names
+        chosen, notes = _settled(test, adapted, points, dependent=dependent)
+        if engine is not None and not isinstance(chosen, Combined | CrossFit):
             raise InputError(f"engine spreads null runs of combined and crossfit; {chosen.name} has none")
-        result = _done(chosen, adapted, points, level=level, seed=seed, before=before)
-        named = names if names is not None else getattr(used, "columns", None)
+        (result,) = chosen.run(adapted, points.alone(), level=level, seeds=[seed])
         if isinstance(result.examined, Gaps) and named is not None:
-            result = replace(result, tolerance=result.examined.told([str(name) for name in named]))
+            result = replace(result, tolerance=result.examined.tolerated(named))
         caveats = caveats_of(result, adapted, points, named, dependent=dependent)
-        told = (*notes, *result.notes, *bounds_notes(adapted, points.dim, named), *reading_notes(x, used))
-        return _doubted(replace(result, notes=told, caveats=caveats))
+        all_notes = (*notes, *result.notes, *bounds_notes(adapted, points.dim, named), *asked.notes)
+        return Tested(asked, replace(result, notes=all_notes, caveats=caveats))
+
+
+def question(
+    model: ModelLike | None,
+    x: PointsLike | Source,
+    seed: int,
+    device: DeviceLike,
+    *,
+    target: Target | None,
+    whole: bool,
+    names: Sequence[str] | None,
+    bounds: Bounds | None,
+) -> Question:
+    """Model and data in memory: all rows where the whole is needed, else a sample of very many."""
+    data, sampled = rows_at_once(x, seed, whole=whole or isinstance(model, Fitted))
+    if target is not None or is_conditional(model):
+        model, data = at_rows(model, data, target, names)
+        names = data.columns
+    adapted, points = model_and_points(model, data, device=device, bounds=bounds, names=names)
+    used = arranged(data, adapted)
+    columns = names if names is not None and used is data else getattr(used, "columns", None)
+    if columns is not None:
+        within = coordinates_of(adapted)
+        columns = column_names(columns, points.dim if within is None else columns_of(within, points.dim))
+    return Question(
+        adapted,
+        points,
+        columns,
+        data.rows if isinstance(data, Table) else None,
+        getattr(data, "dropped", 0),
+        (*sampled, *reading_notes(data, used)),
+    )
 
 
 def _settled(
-    test: GofTest | TestName | None,
+    test: "GofTest | TestName | Asked | None",
     model: Model | None,
     points: ScoredPoints,
-    sampled: Sequence[str],
     *,
     dependent: bool,
 ) -> tuple[GofTest, list[str]]:
-    """The test for such a model and such points, and what to say about it beside what was sampled."""
+    """The test for such a model and such points, and what to say about it."""
     chosen, reason = choose_test(test, model, len(points))
-    notes = [*([] if reason is None else [f"Test {chosen.name}: {reason}."]), *sampled]
+    notes = [] if reason is None else [f"Test {chosen.name}: {reason}."]
     if isinstance(model, AtRows):
-        check_for_rows(chosen, dependent=dependent)
+        if chosen.name != "combined":
+            by = "the combined test, which keeps x as it is"
+            raise InputError(f"a conditional model is tested by {by}; got {chosen.name}")
+        if dependent:
+            raise InputError(
+                "dependent rows are for models of all columns: a conditional model draws y row by row"
+            )
         if len(points) >= PLENTIFUL:
             notes.append(f"From {PLENTIFUL:,} rows on, y given x is looked at by quick lenses alone.")
     if not dependent:
@@ -152,57 +228,44 @@ def _settled(
     return slow, [f"Rows were taken as dependent: about {worth:.1f} of them are worth one."]
 
 
-def _done(
-    test: GofTest,
-    model: Model | None,
-    points: ScoredPoints,
-    *,
-    level: float,
-    seed: int,
-    before: Callable[[Forecast], None] | None,
-) -> GofResult:
-    """The test of one dataset, by its own engine if it has one; what it takes is told before."""
-    with using(getattr(test, "engine", None), getattr(test, "address", None)):
-        begun = begin(test, model, points, level=level, seed=seed)
-        if before is not None:
-            before(begun.forecast())
-        return begun.result()
-
-
-def _doubted(result: GofResult) -> GofResult:
-    """The result; its doubts are warned of where `gof_test` was called."""
-    for doubt in (*result.doubts, *map(str, result.caveats)):
-        warnings.warn(doubt, DoubtfulWarning, stacklevel=3)
-    return result
-
-
 def in_one_pass(
     model: ModelLike | None,
     x: PointsLike | Source,
-    test: GofTest | TestName | None,
+    test: "GofTest | TestName | Asked | None",
     level: float,
     seed: int,
     device: DeviceLike,
     *,
     names: Sequence[str] | None,
     bounds: Bounds | None,
-    before: Callable[[Forecast], None] | None = None,
-) -> WentBy | None:
+) -> Tested | None:
     """The test of rows that are too many to be tested at once; None where they are not, or need to be."""
-    source = large_source(x, test)
+    source = large_source(x)
     if source is None or model is None or isinstance(model, Fitted):
         return None
     adapted = as_model(model)
     chosen, reason = choose_test(test, adapted, source.rows)
     if not isinstance(chosen, Combined) or not chosen.goes_by(unbounded(adapted), source.rows):
         return None
-    by = stream_test(adapted, source, chosen, level, seed, device, names=names, bounds=bounds, before=before)
-    if by is None:
+    head = first_row(source)
+    if bounds is not None:
+        adapted = within_bounds(adapted, bounds, arranged(head, adapted), names)
+    first = scored(adapted, head, names=names).x
+    like = first[:0].to(resolve_device(device, first))
+    streamed = Streamed(chosen, unbounded(adapted), like, level=level, seed=seed)
+    passed = one_pass(streamed.summing, scored_blocks(adapted, source, device=device, names=names))
+    if passed.n <= combined.EXACT_UP_TO:
         return None
-    head, notes = by.result.examined.passed.head, [] if reason is None else [f"Test {chosen.name}: {reason}."]
-    told = (*notes, *by.result.notes, *bounds_notes(by.model, head.dim, by.columns))
-    caveats = caveats_of(by.result, by.model, head, by.columns)
-    return replace(by, result=replace(by.result, notes=told, caveats=caveats))
+    result = Judged(streamed, passed).result()
+    head = replace(head, dropped=passed.dropped)
+    used = arranged(head, adapted)
+    columns = used.columns if names is None else tuple(map(str, names))
+    why = () if reason is None else (f"Test {chosen.name}: {reason}.",)
+    within = bounds_notes(streamed.model, passed.head.dim, columns)
+    all_notes = (*why, *result.notes, *reading_notes(head, used), *within)
+    caveats = caveats_of(result, streamed.model, passed.head, columns)
+    asked = Question(streamed.model, passed.sample, columns, passed.rows, passed.dropped)
+    return Tested(asked, replace(result, notes=all_notes, caveats=caveats), went_by=True)
 
 
 def bounds_notes(model: Model | None, dim: int, names: Sequence[object] | None) -> tuple[str, ...]:
@@ -218,13 +281,35 @@ def bounds_notes(model: Model | None, dim: int, names: Sequence[object] | None) 
     return tuple(notes)
 
 
-def tolerant(test: GofTest | TestName | None, tolerance: ToleranceLike | None) -> GofTest | TestName | None:
+def tolerant(
+    test: "GofTest | TestName | Asked | None", tolerance: ToleranceLike | None
+) -> "GofTest | TestName | Asked | None":
     """The test that a tolerance stands for, where one is given."""
     if tolerance is None:
         return test
     if test is not None:
         raise InputError("pass test or tolerance, not both: a tolerance has a test of its own")
     return as_tolerance(tolerance)
+
+
+def as_tolerance(tolerance: ToleranceLike) -> GofTest:
+    """A test whose null hypothesis is "wrong by no more than this": a number, "kind:number", or the test."""
+    if isinstance(tolerance, MomentBox | FisherBall):
+        return tolerance
+    if not isinstance(tolerance, str):
+        return MomentBox(tolerance)
+    kind, _, size = tolerance.rpartition(":")
+    try:
+        return _TOLERANCES[kind.strip() or "moments"](float(size))
+    except (KeyError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        if kind.strip() == "foreign":  # for one release
+            raise InputError("tolerance foreign: is gone: ask for a share, such as 0.05") from None
+        hint = did_you_mean(kind, _TOLERANCES)
+        raise InputError(
+            f"a tolerance is a number such as 0.05, or fisher:0.1; got {tolerance!r}{hint}"
+        ) from None
 
 
 def caveats_of(
@@ -238,27 +323,27 @@ def caveats_of(
     """What this test takes for granted and these points do not show."""
     labels = None if names is None else [str(name) for name in names]
     if isinstance(model, AtRows):
-        return caveats_at_rows(model, points, labels)
-    found = find_caveats(model, points, labels, by_scores=result.threshold not in _BY_DRAWS)
+        return tuple(caveats_at_rows(model, points, labels))
+    caveats = find_caveats(model, points, labels, by_scores=result.threshold not in _BY_DRAWS)
     if result.threshold not in _BY_DRAWS and Noise.name not in result.settings.get("lenses", ()):
-        found = (*found, *unseen_weights(model, points))
+        caveats = (*caveats, *unseen_weights(model, points))
     if dependent:
-        found = tuple(caveat for caveat in found if caveat.kind not in OF_SERIES)
+        caveats = tuple(caveat for caveat in caveats if caveat.kind not in OF_SERIES)
         worth = result.n / slowness(points.x.double().cpu())
         if worth < _LEAST_WORTH:
             few = (
                 f"Rows change so slowly that {result.n} of them are worth about {worth:.0f} independent "
                 "ones: this test can hardly reject anything. Collect rows over a longer time."
             )
-            found = (Caveat("too few points", few, grave=True), *found)
+            caveats = (Caveat("too few points", few, grave=True), *caveats)
     least = 2.0 ** (1 - result.n)  # of a bootstrap by signs: all of them alike
     if result.threshold in ("wild", "multiplier") and least > result.level:
         few = (
             f"{result.n} points cannot give a p-value below {least:.2g} without draws of the model, so this "
             "test cannot reject: give the model a sampler, or collect more points."
         )
-        found = (Caveat("too few points", few, grave=True), *found)
-    return found
+        caveats = (Caveat("too few points", few, grave=True), *caveats)
+    return caveats
 
 
 def slowed(test: GofTest, worth: float, chains: int = 1) -> GofTest | None:
@@ -271,13 +356,35 @@ def slowed(test: GofTest, worth: float, chains: int = 1) -> GofTest | None:
     return None
 
 
-def choose_test(test: GofTest | str | None, model: Model | None, n: int) -> tuple[GofTest, str | None]:
+@dataclass(frozen=True)
+class Asked:
+    """A test that is named, or chosen for the model and the data, with settings of the command line."""
+
+    test: GofTest | str | None = None
+    draws: int | None = None
+    cache: bool = True
+
+    def set_up(self, test: GofTest) -> GofTest:
+        changes: dict[str, Any] = {"cache": self.cache} if hasattr(test, "cache") else {}
+        if self.draws is not None:
+            changes["draws"] = self.draws
+        return cast(GofTest, replace(cast(Any, test), **changes))
+
+
+def choose_test(
+    test: GofTest | str | Asked | None, model: Model | None, n: int
+) -> tuple[GofTest, str | None]:
     """The test that was asked for; where none was, the one for such a model and n points, with the reason."""
+    if isinstance(test, Asked):
+        chosen, reason = choose_test(test.test, model, n)
+        return test.set_up(chosen), reason
     if isinstance(model, Fitted):
         return _for_fitted(test)
     if test is None:
         return _automatic(model, n)
     if isinstance(test, str):
+        if test == "fssd":  # for one release
+            raise InputError("test fssd is gone: take ksdagg, or stein_witness for where a model fails")
         if test not in TESTS:
             known = f"{', '.join(TESTS)} or a value of one"
             raise InputError(f"test must be one of {known}; got {test!r}{did_you_mean(test, TESTS)}")

@@ -29,14 +29,12 @@ import torch
 from torch import Tensor
 
 from steincritic.data.points import ScoredPoints
-from steincritic.engine import EngineName, check_engine, using
-from steincritic.errors import InputError, check_count
+from steincritic.errors import InputError, check_count, without
 from steincritic.gof.bench import (
     Bench,
     CalibratedBench,
     Examined,
     Ranked,
-    Setting,
     among_themselves,
     label_of,
     loudness,
@@ -45,32 +43,38 @@ from steincritic.gof.conditional import GivenRows
 from steincritic.gof.fitted import Fitted, Refitted
 from steincritic.gof.hypothesis import Hypothesis, Plan
 from steincritic.gof.null import as_null_tensor
-from steincritic.gof.null_runs import Measure, NullRuns, NullSets
+from steincritic.gof.null_runs import PASS_ON, Measure, NullRuns, NullSets
 from steincritic.gof.result import GofResult
 from steincritic.gof.serial import check_slowness
 from steincritic.gof.split import Split, after_lenses
 from steincritic.lenses.cells import Cells
 from steincritic.lenses.critics import Critics, chunks
-from steincritic.lenses.dependence import Dependence
-from steincritic.lenses.field import Field
 from steincritic.lenses.kernels import Kernels, PreparedKernels
-from steincritic.lenses.lens import Lens, ModelLens, PreparedLens
+from steincritic.lenses.lens import Field, Lens, ModelLens, PreparedLens
 from steincritic.lenses.modes import Modes
-from steincritic.lenses.moments import Moments
+from steincritic.lenses.moments import Dependence, Moments
 from steincritic.models.base import Model, SamplingModel
 from steincritic.models.conditional import AtRows
 from steincritic.rng import derive, generator
 
 FEWEST = 3  # points that have a spread
+EXACT_UP_TO = 200_000  # rows; more go by in one pass, beside null sets of fewer rows: see `gof.streamed`
 _STOP = (0.1, 5.0)  # p-value from which on a step stops early: at least, and in shares of the level
 _BEYOND = 2  # null sets above those that may reach a rejected value, as critics are seen anew at each look
 LOOKED = {"cpu": 10, "cuda": 100}  # null sets of critics between two looks
 QUICK_LOOKED = 100
-_QUICK_PIECE, _PIECE = 20, 4  # null sets that a thread takes at a time
+_QUICK_PIECE = 20  # null sets that a thread takes at a time
 _TOGETHER = {"cpu": 2**20, "cuda": 2**26}  # coordinates that go through quick lenses together
 _APPROXIMATED = 50_000  # rows beyond which a result says how kernels were summed
 
 
+@without(
+    precision="draws=2 / precision gives p-values as small",
+    first="leave it out; quick lenses have a tenth of the level",
+    engine=PASS_ON,
+    address=PASS_ON,
+    exact_up_to="leave it out; more than 200,000 rows go by in one pass",
+)
 @dataclass(frozen=True, kw_only=True)
 class Combined:
     """All lenses together.
@@ -80,21 +84,14 @@ class Combined:
         critics: trained ones, which look where those did not decide; None for quick lenses alone.
         draws: null sets; by default about 1,000 for quick lenses, and for critics 66 on a CPU and 199 on a
             GPU at level 0.05. A p-value is at least 1/(draws + 1).
-        precision: instead, the smallest p-value that is wanted, such as 0.001.
-        reference: null sets that fix what is large for a quick lens and are not ranked; by default up to 400.
-        first: share of the level for the quick lenses alone; half of it where data are plentiful.
         stop_early: stop where the data cannot be rejected any more.
         cache: keep null runs on disk and use them again; a folder, or True for the usual one.
+        reference: inside; null sets that fix what is large for a quick lens and are not ranked, up to 400.
         null_seed: of the null sets, which tests of many datasets share; apart from a test's own seed.
-        null_pool: for many datasets: null sets that each test chooses its own from, by its own seed.
-        engine: where null sets are looked at: "serial" (this thread), "threads", "local" (processes) or
-            "dask"; by default threads on a CPU, this thread on a GPU.
-        address: of a Dask scheduler; without it a cluster is started on this machine.
+        null_pool: inside, for many datasets: null sets that each test chooses its own from, by its own seed.
         slowness: how many rows in a row are worth one independent row. Above 1 for rows in time order that
             depend on each other: then scores alone are used, whatever the model can do. See `gof.serial`.
         chains: that follow one another in such rows, of one length.
-        exact_up_to: rows up to which null sets have as many rows as the data. More of them go by in one pass,
-            beside null sets of fewer rows: approximate. See `gof.streamed`.
     """
 
     name: ClassVar[str] = "combined"
@@ -109,37 +106,24 @@ class Combined:
     )
     critics: Critics | None = field(default_factory=Critics)
     draws: int | None = None
-    precision: float | None = None
     reference: int | None = None
-    first: float = 0.1
     stop_early: bool = True
     cache: bool | Path = True
     null_seed: int = 0
     null_pool: int | None = None
-    engine: EngineName | None = None
-    address: str | None = None
     slowness: float = 1.0
     chains: int = 1
-    exact_up_to: int = 200_000
 
     def __post_init__(self) -> None:
         for name in ("draws", "null_pool"):
             if getattr(self, name) is not None:
                 check_count(getattr(self, name), name=name)
-        if self.precision is not None and not 0 < self.precision < 1:
-            raise InputError(f"precision is the smallest p-value wanted, such as 0.001: got {self.precision}")
-        if self.precision is not None and self.draws is not None:
-            raise InputError("pass draws or precision, not both: precision decides the draws")
         if self.reference is not None:
             check_count(self.reference, name="reference", least=10)
-        if not 0 < self.first < 1:
-            raise InputError(f"first is a share of the level, in (0, 1): got {self.first}")
         object.__setattr__(self, "lenses", tuple(self.lenses))
         if not self.lenses:
             raise InputError("lenses must hold at least one lens, for example Moments()")
-        check_engine(self.engine or "threads", self.address)
         check_slowness(self.slowness, self.chains)
-        check_count(self.exact_up_to, name="exact_up_to")
 
     def run(
         self, model: Model | None, datasets: ScoredPoints, *, level: float, seeds: Sequence[int]
@@ -148,35 +132,23 @@ class Combined:
             from steincritic.gof.multiplier import run_without_draws  # which builds on this file
 
             return run_without_draws(self, model, datasets, level, seeds)
-        with using(self.engine, self.address):
-            if self.goes_by(model, len(datasets)):
-                from steincritic.gof.streamed import run_streamed  # which builds on this file
+        if self.goes_by(model, len(datasets)):
+            from steincritic.gof.streamed import run_streamed  # which builds on this file
 
-                return run_streamed(self, model, datasets, level, seeds)
-            run = self.begin(model, datasets, level=level, seeds=seeds)
-            return [run.result(t) for t in range(len(seeds))]
-
-    def begin(
-        self, model: SamplingModel, datasets: ScoredPoints, *, level: float, seeds: Sequence[int]
-    ) -> "CombinedRun":
-        """The test, before anything is computed; each result is made when it is asked for."""
-        return CombinedRun(self._against(model, datasets), level, tuple(seeds))
-
-    def at_once(self, model: Model | None, n: int) -> bool:
-        """Are n rows compared with null sets of n rows each?"""
-        return isinstance(model, SamplingModel) and self.slowness == 1 and not self.goes_by(model, n)
+            return run_streamed(self, model, datasets, level, seeds)
+        if isinstance(model, AtRows):
+            null: Hypothesis = GivenRows.of(self, model, datasets, usual=Combined().lenses)
+        elif isinstance(model, Fitted):
+            null = Refitted.of(self, model, datasets)
+        else:
+            null = Hypothesis(self, model, datasets)
+        run = CombinedRun(null, level, tuple(seeds))
+        return [run.result(t) for t in range(len(seeds))]
 
     def goes_by(self, model: Model | None, n: int) -> bool:
         """Do n rows go by in one pass?"""
         plain = isinstance(model, SamplingModel) and not isinstance(model, AtRows | Fitted)
-        return n > self.exact_up_to and plain and self.slowness == 1
-
-    def _against(self, model: SamplingModel, datasets: ScoredPoints) -> Hypothesis:
-        if isinstance(model, AtRows):
-            return GivenRows.of(self, model, datasets, usual=Combined().lenses)
-        if isinstance(model, Fitted):
-            return Refitted.of(self, model, datasets)
-        return Hypothesis(self, model, datasets)
+        return n > EXACT_UP_TO and plain and self.slowness == 1
 
 
 def settings_of(config: Combined, plan: Plan, level: float) -> dict[str, Any]:
@@ -195,29 +167,12 @@ def settings_of(config: Combined, plan: Plan, level: float) -> dict[str, Any]:
 
 def kernel_notes(prepared: Sequence[PreparedLens]) -> list[str]:
     """How kernels were summed, where it is not by pairs of points."""
-    found = [p.how for p in prepared if isinstance(p, PreparedKernels)]
-    return [how for how in found if how][:1]
+    return [p.how for p in prepared if isinstance(p, PreparedKernels) and p.how][:1]
 
 
 def lasting(lens: Lens) -> bool:
     """Its numbers are the same tomorrow: a lens of the library, with no function of the user's inside."""
     return type(lens).__module__.startswith("steincritic.lenses.") and not isinstance(lens, Field | ModelLens)
-
-
-@dataclass(frozen=True, eq=False)
-class _Quick:
-    """Quick lenses that are calibrated by reference sets, and their evidence of null sets."""
-
-    bench: CalibratedBench
-    runs: NullRuns
-
-
-@dataclass(frozen=True, eq=False)
-class _Trained:
-    """Critics, which need no calibration, and their entries of null sets."""
-
-    bench: Bench
-    runs: NullRuns
 
 
 class CombinedRun:
@@ -236,28 +191,22 @@ class CombinedRun:
         return self.null.draws(derive(self.config.null_seed, "draws"))
 
     @cached_property
-    def setting(self) -> Setting:
-        return self.null.setting(self.model_draws)
-
-    @cached_property
     def bench(self) -> Bench:
         """Of quick lenses."""
         return self._bench(self.config.lenses)
 
     @cached_property
-    def learned(self) -> NullRuns:
-        """What they measure of reference sets."""
-        return self._quick_runs(self.bench.entries, "reference")
-
-    @cached_property
-    def quick(self) -> _Quick:
-        calibrated = CalibratedBench.by(self.bench, self.learned.rows(0, self.plan.reference))
-        return _Quick(calibrated, self._quick_runs(calibrated.look, "null"))
-
-    def _quick_runs(self, measure: Measure, kind: str) -> NullRuns:
-        config = self.config
-        key = {"lenses": config.lenses, "reference": self.plan.reference, "seed": config.null_seed}
-        return self._runs(measure, f"quick lenses at {kind} sets", key, self._together, _QUICK_PIECE)
+    def quick(self) -> tuple[CalibratedBench, NullRuns]:
+        """Quick lenses that are calibrated by reference sets, and their evidence of null sets."""
+        config, reference = self.config, self.plan.reference
+        key = {"lenses": config.lenses, "reference": reference, "seed": config.null_seed}
+        options: dict[str, Any] = {"settings": key, "most": self._together, "piece": _QUICK_PIECE}
+        seed = derive(config.null_seed, "reference")
+        learned = self._runs(self.bench.entries, "quick lenses at reference sets", seed, **options)
+        calibrated = CalibratedBench.by(self.bench, learned.rows(0, reference))
+        return calibrated, self._runs(
+            calibrated.look, "quick lenses at null sets", config.null_seed, **options
+        )
 
     @property
     def _together(self) -> int:
@@ -266,32 +215,24 @@ class CombinedRun:
         return max(1, numbers // (self.n * self.datasets.dim))
 
     @cached_property
-    def trained(self) -> _Trained:
-        critics = self.config.critics
+    def trained(self) -> tuple[Bench, NullRuns]:
+        """Critics, which need no calibration, and their entries of null sets."""
+        critics, seed = self.config.critics, self.config.null_seed
         assert critics is not None
         most = next(chunks(2**62, self.n, self.datasets.dim, critics)).stop
-        bench = self._bench((critics,))
-        key = {"lenses": (critics,), "seed": self.config.null_seed}
-        return _Trained(bench, self._runs(bench.entries, "critics at null sets", key, most, _PIECE))
+        bench, key = self._bench((critics,)), {"lenses": (critics,), "seed": seed}
+        return bench, self._runs(bench.entries, "critics at null sets", seed, settings=key, most=most)
 
     def _bench(self, lenses: Sequence[Lens]) -> Bench:
-        seed = self.config.null_seed
-        return Bench.of(lenses, self.model_draws, self.setting, n=self.n, seed=seed, model=self.model)
+        setting, seed = self.null.setting(self.model_draws), self.config.null_seed
+        return Bench.of(lenses, self.model_draws, setting, n=self.n, seed=seed, model=self.model)
 
-    def _runs(self, measure: Measure, title: str, key: dict[str, Any], most: int, piece: int) -> NullRuns:
-        config, seed = self.config, self.config.null_seed
-        if "reference" in title:
-            seed = derive(seed, "reference")
+    def _runs(
+        self, measure: Measure, title: str, seed: int, *, settings: dict[str, Any], **options: Any
+    ) -> NullRuns:
         sets = NullSets(self.model, self.n, self.datasets.x, seed)
-        return NullRuns(
-            sets,
-            measure,
-            settings=key,
-            cache=config.cache if all(map(lasting, key["lenses"])) else False,
-            most=most,
-            title=title,
-            piece=piece,
-        )
+        cache = self.config.cache if all(map(lasting, settings["lenses"])) else False
+        return NullRuns(sets, measure, settings=settings, cache=cache, title=title, **options)
 
     @cached_property
     def seen(self) -> Tensor:
@@ -306,7 +247,7 @@ class CombinedRun:
     @cached_property
     def evidence(self) -> Tensor:
         """(r, m) of quick lenses."""
-        return self.quick.bench.evidence(self.seen).cpu()
+        return self.quick[0].evidence(self.seen).cpu()
 
     @cached_property
     def first(self) -> list[Ranked]:
@@ -315,20 +256,22 @@ class CombinedRun:
 
         def ranked(t: int) -> Ranked:
             for count in self._looks(sets, QUICK_LOOKED):
-                found = self.among(t, count)
-                if self._clear(found, share, sets):
+                ranking = self.among(t, count)
+                if self._clear(ranking, share, sets):
                     break
-            return found
+            return ranking
 
         return [ranked(t) for t in range(len(self.seeds))]
 
     def among(self, t: int, count: int) -> Ranked:
         """Dataset t among its first null sets, by quick lenses alone."""
         order = self._order(self.plan.sets, self.seeds[t])[:count]
-        null = self.quick.runs.rows(0, int(order.max()) + 1)[order]
+        bench, runs = self.quick
+        null = runs.rows(0, int(order.max()) + 1)[order]
         counted = partial(self.null.counted, reference=self.plan.reference)
-        columns = self.quick.bench.columns
-        return Ranked(counted(self.evidence[t]), counted(null), columns, self.null.loudness(columns))
+        return Ranked(
+            counted(self.evidence[t]), counted(null), bench.columns, self.null.loudness(bench.columns)
+        )
 
     def _order(self, total: int, seed: int) -> Tensor:
         """Numbers of the null sets: the first ones, or the test's own choice from a pool."""
@@ -337,8 +280,8 @@ class CombinedRun:
             return torch.arange(total)
         return torch.randperm(max(pool, total), generator=generator(seed, "null choice"))[:total]
 
-    def _looks(self, total: int, each: int) -> list[int]:
-        return [*range(each, total, each), total] if self.config.stop_early else [total]
+    def _looks(self, total: int, step: int) -> list[int]:
+        return [*range(step, total, step), total] if self.config.stop_early else [total]
 
     def _clear(self, ranked: Ranked, share: float, total: int) -> bool:
         """That the data will not be rejected."""
@@ -360,26 +303,25 @@ class CombinedRun:
         still = [] if self.plan.split else self.still_open
         if not still:
             return {}
-        each = list(self.datasets.each())
-        ordered = [self.null.ordered(each[t], derive(self.seeds[t], "order")) for t in still]
+        datasets = list(self.datasets.each())
+        ordered = [self.null.ordered(datasets[t], derive(self.seeds[t], "order")) for t in still]
         seeds = [derive(self.seeds[t], "observed") for t in still]
-        entries = self.trained.bench.entries(ScoredPoints.stack(ordered), seeds).cpu()
+        entries = self.trained[0].entries(ScoredPoints.stack(ordered), seeds).cpu()
         return {t: self._by_all(t, row) for t, row in zip(still, entries, strict=True)}
 
     def _by_all(self, t: int, trained: Tensor) -> Ranked:
         order = self._order(self.plan.draws, self.seeds[t])
+        (quick_bench, quick_runs), (bench, runs) = self.quick, self.trained
         for count in self._looks(self.plan.draws, LOOKED.get(self.device, LOOKED["cpu"])):
             some = order[:count]
-            quick, entries = (
-                step.runs.rows(0, int(some.max()) + 1)[some] for step in (self.quick, self.trained)
-            )
-            own, evidence = among_themselves(self.trained.bench, torch.cat([trained[None], entries]))
+            quick, entries = (pool.rows(0, int(some.max()) + 1)[some] for pool in (quick_runs, runs))
+            by_critics, evidence = among_themselves(bench, torch.cat([trained[None], entries]))
             rows = torch.cat([torch.cat([self.evidence[t][None], quick]), evidence], -1)
-            columns = (*self.quick.bench.columns, *own)
-            found = Ranked(rows[0], rows[1:], columns, loudness(columns))
-            if self._clear(found, self.level - self.plan.spent, self.plan.draws):
+            columns = (*quick_bench.columns, *by_critics)
+            ranking = Ranked(rows[0], rows[1:], columns, loudness(columns))
+            if self._clear(ranking, self.level - self.plan.spent, self.plan.draws):
                 break
-        return found
+        return ranking
 
     @cached_property
     def split(self) -> dict[int, GofResult]:
@@ -395,7 +337,7 @@ class CombinedRun:
     def result(self, t: int) -> GofResult:
         ranked = self.second.get(t, self.first[t])
         settings = settings_of(self.config, self.plan, self.level)
-        found = GofResult(
+        result = GofResult(
             statistic=float(ranked.value),
             null_distribution=as_null_tensor(ranked.null_values),
             level=self.level,
@@ -408,10 +350,10 @@ class CombinedRun:
             settings=settings | {"quick_pvalue": self.first[t].pvalue},
             spent=self.plan.spent if t in self.still_open else 0.0,
             readings=ranked.readings(),
-            examined=Examined(self.quick.bench, self.seen[t].cpu(), self.first[t].null, self.model_draws),
+            examined=Examined(self.quick[0], self.seen[t].cpu(), self.first[t].null, self.model_draws),
             subject=self.null.subject,
         )
-        return after_lenses(self.split[t], found) if t in self.split else found
+        return after_lenses(self.split[t], result) if t in self.split else result
 
     def _notes(self, t: int) -> tuple[str, ...]:
         notes = [note for p in self.bench.prepared if (note := getattr(p, "left_out", None))]
@@ -432,6 +374,6 @@ class CombinedRun:
                 "rejected any more."
             )
         notes += self.null.notes
-        if reused := self.quick.runs.reused:
+        if reused := self.quick[1].reused:
             notes.append(f"{reused} null sets came from the cache.")
         return tuple(notes)

@@ -24,10 +24,8 @@ from steincritic.gof.assumptions import (
 from steincritic.gof.bench import Setting
 from steincritic.gof.hypothesis import PLENTIFUL, Hypothesis, within
 from steincritic.gof.result import Caveat
-from steincritic.gof.test import GofTest
-from steincritic.lenses.conditional import ResidualKernels, ResidualMoments
+from steincritic.lenses.conditional import PredictedMoments, ResidualKernels, ResidualMoments
 from steincritic.lenses.lens import Lens
-from steincritic.lenses.predicted import PredictedMoments
 from steincritic.models.conditional import AtRows
 from steincritic.rng import generator
 
@@ -83,30 +81,14 @@ class GivenRows(Hypothesis):
         return points  # null sets have this very order
 
 
-def check_for_rows(test: GofTest, *, dependent: bool) -> None:
-    """Refuse a test that does not keep x as it is, and rows in time order."""
-    if test.name != "combined":
-        raise InputError(
-            f"a conditional model is tested by the combined test, which keeps x as it is; got {test.name}"
-        )
-    if dependent:
-        raise InputError(
-            "dependent rows are for models of all columns: a conditional model draws y row by row"
-        )
-
-
 def caveats_at_rows(
     model: AtRows, points: ScoredPoints, names: Sequence[str] | None = None
-) -> tuple[Caveat, ...]:
+) -> Iterator[Caveat]:
     """What the test takes for granted of y given x, and these points do not show; x may be as it likes."""
-    labels = names or [f"x{j + 1}" for j in range(points.dim)]
     if len(points) < FEWEST:
-        return ()
-    some = points[:_LOOKED_AT].to("cpu", torch.float64)
-    return tuple(_caveats(some, model.covariates, labels))
-
-
-def _caveats(points: ScoredPoints, p: int, names: Sequence[str]) -> Iterator[Caveat]:
+        return
+    names, p = names or [f"x{j + 1}" for j in range(points.dim)], model.covariates
+    points = points[:_LOOKED_AT].to("cpu", torch.float64)
     x, score = points.x[:, :p], points.score[:, p:]
     for kind, columns in zip(("discrete", "rounded"), discrete_columns(points.x), strict=True):
         if of_y := [names[j] for j in columns if j >= p]:
@@ -116,8 +98,8 @@ def _caveats(points: ScoredPoints, p: int, names: Sequence[str]) -> Iterator[Cav
                 f"{kind} columns",
                 f"{what} in {which}: a model of continuous values is rejected with enough rows.",
             )
-    if (found := dependence_of_rows(score)) is not None:
-        column, correlation, lag, _ = found
+    if (dependence := dependence_of_rows(score)) is not None:
+        column, correlation, lag, _ = dependence
         other = "in the next row" if lag == 1 else f"{lag} rows further on"
         yield Caveat(
             "dependent rows",

@@ -24,13 +24,21 @@ from torch import Tensor
 from steincritic.critics.mlp import MLP
 from steincritic.data.frame import Frame, model_frame
 from steincritic.data.points import ScoredPoints
-from steincritic.engine import EngineName, check_engine, using
-from steincritic.errors import check_count
+from steincritic.errors import check_count, without
 from steincritic.gof.null import as_null_tensor, check_draws, draws_for
-from steincritic.gof.null_runs import NullRuns, NullSets
+from steincritic.gof.null_runs import PASS_ON, NullRuns, NullSets
 from steincritic.gof.result import GofResult
 from steincritic.gof.test import sampling_model
-from steincritic.lenses.critics import STAGING, Critics, check_folds, chunks, largest, length, shares
+from steincritic.lenses.critics import (
+    MEMORY_GONE,
+    STAGING,
+    Critics,
+    check_folds,
+    chunks,
+    largest,
+    length,
+    shares,
+)
 from steincritic.models.base import Model, SamplingModel
 from steincritic.rng import derive, generator
 from steincritic.shapes import NullDraws
@@ -42,23 +50,24 @@ from steincritic.training.staging import Staged
 DRAWS = {"cpu": 59, "cuda": 199}
 _KERNEL = RBF(factor=0.125)
 _SHARPNESS = 2.0  # of the soft maximum over the panel
-_OF_CRITICS = ("folds", "look", "early", "late", "staging", "network", "training", "memory_gib")
-_UNHASHED = ("draws", "stop_early", "memory_gib", "cache", "null_pool", "engine", "address")  # change no run
+_OF_CRITICS = ("folds", "look", "early", "late", "staging", "network", "training")
+_UNHASHED = ("draws", "stop_early", "cache", "null_pool")  # change no run
 
 
+@without(memory_gib=MEMORY_GONE, engine=PASS_ON, address=PASS_ON)
 @dataclass(frozen=True, kw_only=True)
 class CrossFit:
     """The cross-fit test; exact for any sample size and any model that can be sampled.
 
     Args:
-        folds, look, memory_gib: as for `Critics`.
+        folds, look: as for `Critics`.
         draws: B, null datasets; by default 59 on a CPU and 199 on a GPU, more for a small level.
         early, late: looks up to this share of the epochs make the sparse member, looks from that share
             on the dense one.
         stop_early: give up once so many null statistics reached the observed one (Besag and Clifford
             1991); the p-value stays valid. The standardization then comes from a quarter of the draws,
             which are not ranked.
-        cache, null_seed, null_pool, engine, address: as for `Combined`.
+        cache, null_seed, null_pool: as for `Combined`.
     """
 
     name: ClassVar[str] = "crossfit"
@@ -73,18 +82,14 @@ class CrossFit:
     network: MLP = field(default_factory=MLP)
     training: Training = field(default_factory=Training)
     stop_early: int | None = None
-    memory_gib: float = 4.0
     cache: bool | Path = True
     null_seed: int = 0
     null_pool: int | None = None
-    engine: EngineName | None = None
-    address: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("draws", "stop_early", "null_pool"):
             if getattr(self, name) is not None:
                 check_count(getattr(self, name), name=name)
-        check_engine(self.engine or "threads", self.address)
         _ = self.critics  # checks its own
 
     @property
@@ -101,25 +106,19 @@ class CrossFit:
         usual = DRAWS.get(datasets.x.device.type, DRAWS["cpu"])
         draws = self.draws or draws_for(level, usual)
         check_draws(draws, level)
-        with using(self.engine, self.address):
-            return self._run(sampled, datasets, draws, level, seeds)
-
-    def _run(
-        self, sampled: SamplingModel, datasets: ScoredPoints, draws: int, level: float, seeds: Sequence[int]
-    ) -> list[GofResult]:
         frame = model_frame(sampled, datasets, seed=0)
         orders = [derive(seed, "order") for seed in seeds]
         shuffled = ScoredPoints.stack(
-            [one.shuffled(seed=order) for one, order in zip(datasets.each(), orders, strict=True)]
+            [dataset.shuffled(seed=order) for dataset, order in zip(datasets.each(), orders, strict=True)]
         )
         observed = panel(frame.enter(shuffled), [derive(seed, "observed") for seed in seeds], self)
         null = self._null(sampled, frame, datasets)
         ranked = [self._ranked(observed[t : t + 1], null, draws, seed) for t, seed in enumerate(seeds)]
-        settings = {k: v for k, v in asdict(self).items() if k not in ("cache", "address")}
+        settings = {k: v for k, v in asdict(self).items() if k != "cache"}
         settings |= {"draws": draws, "null_pool": self.null_pool or draws}
         return [
             GofResult(
-                statistic=own,
+                statistic=observed_value,
                 null_distribution=as_null_tensor(null_distribution),
                 level=level,
                 test=self.name,
@@ -130,7 +129,7 @@ class CrossFit:
                 notes=(f"{null.reused} null runs came from the cache.",) if null.reused else (),
                 settings=settings,
             )
-            for (own, null_distribution), seed in zip(ranked, seeds, strict=True)
+            for (observed_value, null_distribution), seed in zip(ranked, seeds, strict=True)
         ]
 
     def _null(self, model: SamplingModel, frame: Frame, datasets: ScoredPoints) -> NullRuns:
@@ -152,12 +151,13 @@ class CrossFit:
             values = statistic(torch.cat([observed, runs]))
             return float(values[0]), values[1:]
         scale = null.rows(0, pilot := max(20, draws // 4))
-        own, collected, done = statistic(observed, scale), torch.zeros(0, dtype=torch.float64), 0
-        while done < draws and int((collected >= own).sum()) < self.stop_early:
-            count = min(draws - done, max(self.stop_early, 10))
-            fresh = statistic(null.rows(pilot + done, count), scale)
-            collected, done = torch.cat([collected, fresh]), done + count
-        return float(own), collected
+        observed_value = statistic(observed, scale)
+        collected, drawn = torch.zeros(0, dtype=torch.float64), 0
+        while drawn < draws and int((collected >= observed_value).sum()) < self.stop_early:
+            count = min(draws - drawn, max(self.stop_early, 10))
+            fresh = statistic(null.rows(pilot + drawn, count), scale)
+            collected, drawn = torch.cat([collected, fresh]), drawn + count
+        return float(observed_value), collected
 
 
 def panel(datasets: ScoredPoints, seeds: Sequence[int], config: CrossFit) -> Tensor:
@@ -186,12 +186,12 @@ def statistic(panels: Tensor, scale: Tensor | None = None) -> Tensor:
 
     Standardized over the r datasets themselves, or over others where their panels are given as a scale.
     """
-    found = []
+    evidence = []
     pairs = zip(members(panels), members(panels if scale is None else scale), strict=True)
-    for (own, others), shrink in zip(pairs, (largest, length, largest), strict=True):  # the kernel has one
-        shares, reference = _standardized(own, others), _standardized(others, others)
-        found.append(_standardized(shrink(shares), shrink(reference)))
-    return torch.logsumexp(_SHARPNESS * torch.stack(found), dim=0) / _SHARPNESS
+    for (member, others), shrink in zip(pairs, (largest, length, largest), strict=True):  # the kernel has one
+        shares, reference = _standardized(member, others), _standardized(others, others)
+        evidence.append(_standardized(shrink(shares), shrink(reference)))
+    return torch.logsumexp(_SHARPNESS * torch.stack(evidence), dim=0) / _SHARPNESS
 
 
 def _standardized(values: Tensor, reference: Tensor) -> Tensor:

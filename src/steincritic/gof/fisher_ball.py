@@ -98,13 +98,13 @@ class FisherBall:
         terms = [[each.terms(points) for points in (checked, tested)] for each in fields]
         if self.network is not None:
             terms.append(self._network_terms(trained, checked, tested, seeds))
-        factors = torch.stack([own.best_factor() for own, _ in terms])  # (fields, 2 r)
-        hoped = torch.stack([own.values(a).mean(-1) for (own, _), a in zip(terms, factors, strict=True)])
-        values = torch.stack([held.values(a) for (_, held), a in zip(terms, factors, strict=True)])
+        factors = torch.stack([pilot.best_factor() for pilot, _ in terms])  # (fields, 2 r)
+        hoped = torch.stack([pilot.values(a).mean(-1) for (pilot, _), a in zip(terms, factors, strict=True)])
+        values = torch.stack([final.values(a) for (_, final), a in zip(terms, factors, strict=True)])
         chosen = values[hoped.argmax(0), torch.arange(values.shape[1], device=values.device)]  # (2 r, m)
         unit = "model" if isinstance(model, SamplingModel) else "data"
         pairs = chosen.view(len(seeds), 2, -1)
-        return [self._judged(own, unit, level, seed) for own, seed in zip(pairs, seeds, strict=True)]
+        return [self._judged(pair, unit, level, seed) for pair, seed in zip(pairs, seeds, strict=True)]
 
     def _network_terms(
         self, trained: ScoredPoints, checked: ScoredPoints, tested: ScoredPoints, seeds: Sequence[int]
@@ -129,7 +129,7 @@ class FisherBall:
     def _judged(self, values: Tensor, unit: str, level: float, seed: int) -> GofResult:
         """(2, m) values of the two halves."""
         sides = [
-            _Side.of(own, self.delta, self.draws, derive(seed, "half", k)) for k, own in enumerate(values)
+            _Side.of(half, self.delta, self.draws, derive(seed, "half", k)) for k, half in enumerate(values)
         ]
         best = min(sides, key=lambda side: (side.pvalue, -side.statistic))
         null = twice(best.null)
@@ -166,7 +166,8 @@ class _Side:
 
     @classmethod
     def of(cls, values: Tensor, delta: float, draws: int, seed: int) -> "_Side":
-        means = _group_means(values)
+        groups = min(len(values), _GROUPS)  # of points where there are many; a few points may be left out
+        means = values[: len(values) // groups * groups].view(-1, groups).mean(0)
         if not float(means.std()) > 0:  # a field of zeros: nothing was found
             return cls(-1.0, torch.zeros(draws, dtype=torch.float64), 0.0, 0.0)
         null = bootstrap_t(means, draws=draws, source=Source(seed, "bootstrap", device=means.device))
@@ -216,22 +217,16 @@ def _parts(
 ) -> tuple[ScoredPoints, ScoredPoints, ScoredPoints]:
     """Points that fields come from, that choose between them, and that judge: (2 r, ., d) each, in frames."""
     half = len(datasets) // 2
-    kept = round(_CHECKED * half)
+    checks = round(_CHECKED * half)
     parts: list[tuple[ScoredPoints, ScoredPoints, ScoredPoints]] = []
     for points, seed in zip(datasets.each(), seeds, strict=True):
         # by as many draws as there are points, so that the units are known as well as the rest
         draws = max(10_000, min(len(points), 10**6))
         inside = model_frame(model, points, seed=derive(seed, "frame"), draws=draws).enter(points)
         halves = inside.split((half, half), seed=derive(seed, "halves"))
-        parts += [(a[kept:], a[:kept], b) for a, b in (halves, halves[::-1])]
-    first, second, third = (ScoredPoints.stack(list(each)) for each in zip(*parts, strict=True))
+        parts += [(a[checks:], a[:checks], b) for a, b in (halves, halves[::-1])]
+    first, second, third = (ScoredPoints.stack(list(part)) for part in zip(*parts, strict=True))
     return first, second, third
-
-
-def _group_means(values: Tensor) -> Tensor:
-    """Of groups of points where there are many; a few points may be left out."""
-    groups = min(len(values), _GROUPS)
-    return values[: len(values) // groups * groups].view(-1, groups).mean(0)
 
 
 def twice(null: Tensor) -> Tensor:

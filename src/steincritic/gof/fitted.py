@@ -22,6 +22,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -131,16 +132,9 @@ class Fitted(Described):
             raise ModelError(f"fit(x) on the data: {error}") from None
         if isinstance(self.model, DensityModel):
             self.log_prob: Callable[[Points], PerPoint] = self.model.log_prob
-
-    @property
-    def exact(self) -> bool:
-        """The law of what lenses see does not depend on the parameters."""
-        return bool(getattr(self._fit, "pivotal", False))
-
-    @property
-    def whole(self) -> bool:
-        """Lenses look in uncorrelated coordinates."""
-        return bool(getattr(self._fit, "whole", False))
+        # the law of what lenses see does not depend on the parameters
+        self.exact = bool(getattr(self._fit, "pivotal", False))
+        self.whole = bool(getattr(self._fit, "whole", False))  # lenses look in uncorrelated coordinates
 
     def _about(self) -> str:
         return f"{self.model!r}, fitted to {len(self.x)} points"
@@ -202,16 +196,16 @@ class Fitted(Described):
         try:
             with torch.random.fork_rng(devices=[]):
                 torch.random.manual_seed(_SEED)
-                given = self._fit(points.numpy() if self._array else points)
+                estimate = self._fit(points.numpy() if self._array else points)
         except (InputError, KeyboardInterrupt):
             raise
         except BaseException as error:  # an exit in there would pass for a verdict
             raise ModelError(f"fit raised {type(error).__name__}: {first_line(error)}") from error
-        model = as_model(given)
+        model = as_model(estimate)
         if not isinstance(model, SamplingModel):
             raise ModelError(
                 "fit must return a model that can be sampled, as null sets are draws of it; "
-                f"{type(given).__name__} has no sample(n, seed=0)"
+                f"{type(estimate).__name__} has no sample(n, seed=0)"
             )
         return model
 
@@ -227,11 +221,14 @@ def fitting(fit: Any) -> Fit:
         raise InputError(
             f"fit must be a function or an object that can be fitted; got the class {fit.__name__}"
         )
-    library = type(fit).__module__.partition(".")[0]
-    if library == "scipy" and (_is_normal(fit) or hasattr(fit, "fit")):
-        return _scipy_family(fit)
+    if type(fit).__module__.partition(".")[0] == "scipy":
+        # that of several columns has no fit of its own in older versions
+        if getattr(fit, "name", "") == "norm" or type(fit).__name__ == "multivariate_normal_gen":
+            return FitNormal()
+        if hasattr(fit, "fit"):
+            return partial(_fit_scipy, fit)
     if hasattr(fit, "get_params") and hasattr(fit, "fit"):
-        return _Estimator(fit)
+        return partial(_fit_estimator, fit)
     if not callable(fit):
         raise InputError(
             "fit must be a function from points to a model, an estimator of scikit-learn or a family of "
@@ -240,38 +237,21 @@ def fitting(fit: Any) -> Fit:
     return fit  # type: ignore[no-any-return]
 
 
-def _is_normal(family: Any) -> bool:
-    """That of several columns has no fit of its own in older versions."""
-    return getattr(family, "name", "") == "norm" or type(family).__name__ == "multivariate_normal_gen"
+def _fit_scipy(family: Any, x: Any) -> Any:
+    points = np.asarray(x, dtype=np.float64)
+    if points.shape[1] != 1:
+        raise InputError(f"scipy.stats.{family.name} is a law of one column, got {points.shape[1]}")
+    return family(*family.fit(points[:, 0]))
 
 
-def _scipy_family(family: Any) -> Fit:
-    """Its own fit; a normal law in closed form."""
-    if _is_normal(family):
-        return FitNormal()
+def _fit_estimator(estimator: Any, x: Any) -> Any:
+    """A copy is fitted each time, from one seed where none was given."""
+    from sklearn.base import clone
 
-    def fit(x: Any) -> Any:
-        points = np.asarray(x, dtype=np.float64)
-        if points.shape[1] != 1:
-            raise InputError(f"scipy.stats.{family.name} is a law of one column, got {points.shape[1]}")
-        return family(*family.fit(points[:, 0]))
-
-    return fit
-
-
-@dataclass(frozen=True)
-class _Estimator:
-    """Of scikit-learn: a copy is fitted each time, from one seed where none was given."""
-
-    estimator: Any
-
-    def __call__(self, x: Any) -> Any:
-        from sklearn.base import clone
-
-        fresh = clone(self.estimator)
-        if fresh.get_params().get("random_state", _SEED) is None:
-            fresh.set_params(random_state=_SEED)
-        return fresh.fit(np.asarray(x, dtype=np.float64))
+    fresh = clone(estimator)
+    if fresh.get_params().get("random_state", _SEED) is None:
+        fresh.set_params(random_state=_SEED)
+    return fresh.fit(np.asarray(x, dtype=np.float64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,12 +266,12 @@ class Refitted(Hypothesis):
     @classmethod
     def of(cls, config: "Combined", model: Fitted, datasets: ScoredPoints) -> "Refitted":
         """With lenses that look at refitted datasets alone; their null sets are of these data."""
-        kept = tuple(lens for lens in config.lenses if not isinstance(lens, Cells))
-        if not kept:
+        lenses = tuple(lens for lens in config.lenses if not isinstance(lens, Cells))
+        if not lenses:
             raise InputError("cells cannot look at a fitted model, whose null sets have cells of their own")
         if config.critics is not None and len(datasets) >= PLENTIFUL:
             raise InputError(f"critics look at a fitted model of up to {PLENTIFUL} points; pass critics=None")
-        return cls(replace(config, lenses=kept, cache=False), *model.anew(datasets))
+        return cls(replace(config, lenses=lenses, cache=False), *model.anew(datasets))
 
     @property
     def exact(self) -> bool:
@@ -310,17 +290,17 @@ class Refitted(Hypothesis):
         Chosen among about forty settings on eleven faults of normal laws and four of mixtures, seed 1000:
         mean power there 0.67, with the usual weights 0.64; the gain is that of the best of many.
         """
-        loud = [_loudness(column) for column in columns]
+        loud = [
+            _FITTED
+            if column.lens.startswith(Moments.name) and column.number.startswith(_MATCHED)
+            else _LOUDNESS.get(column.lens, 1.0)
+            for column in columns
+        ]
         return torch.tensor(loud, dtype=torch.float64) / sum(loud)
 
     def counted(self, evidence: Tensor, reference: int) -> Tensor:
         """A fit that ends elsewhere now and then gives evidence a long tail."""
         return evidence.clamp(max=math.log(1 + reference))
-
-
-def _loudness(column: Column) -> float:
-    matched = column.lens.startswith(Moments.name) and column.number.startswith(_MATCHED)
-    return _FITTED if matched else _LOUDNESS.get(column.lens, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -336,16 +316,13 @@ class OwnSetting(Setting):
 
     def standard(self, points: ScoredPoints) -> ScoredPoints:
         standard = Frame.of(points.x).enter(points)
-        return _whitened(standard) if self.whole else standard
+        if not self.whole:
+            return standard
+        x = standard.x.to(torch.float64)  # by the covariance of each dataset, near to its own columns
+        values, vectors = torch.linalg.eigh(x.mT @ x / (x.shape[-2] - 1))
+        sd = values.clamp(min=1e-300).sqrt()[..., None, :]
+        inverse, root = ((vectors * scale) @ vectors.mT for scale in (1 / sd, sd))
+        return ScoredPoints(standard.x @ inverse.to(standard.x), standard.score @ root.to(standard.x))
 
     def settled(self, entries: Tensor, prepared: PreparedLens) -> Tensor:
         return entries.round(decimals=_DIGITS) if is_mean(prepared) else entries
-
-
-def _whitened(points: ScoredPoints) -> ScoredPoints:
-    """By the covariance of each dataset, as near to its own columns as can be."""
-    x = points.x.to(torch.float64)
-    values, vectors = torch.linalg.eigh(x.mT @ x / (x.shape[-2] - 1))
-    sd = values.clamp(min=1e-300).sqrt()[..., None, :]
-    inverse, root = ((vectors * scale) @ vectors.mT for scale in (1 / sd, sd))
-    return ScoredPoints(points.x @ inverse.to(points.x), points.score @ root.to(points.x))

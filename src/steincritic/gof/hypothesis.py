@@ -23,6 +23,7 @@ from steincritic.models.base import SamplingModel
 if TYPE_CHECKING:
     from steincritic.gof.combined import Combined
 
+_FIRST = 0.1  # share of the level for the quick lenses alone
 PLENTIFUL = 5_000  # points from which on one critic, trained on half of them, is enough
 _DRAWS = 4000  # of the model, for its scale, its cells and its distances
 _REJECTING = {"cpu": 3, "cuda": 9}  # sets, the data among them, that may reach a value that is rejected
@@ -81,24 +82,18 @@ class Plan:
     @classmethod
     def of(cls, config: "Combined", n: int, dim: int, level: float, device: str) -> "Plan":
         split = n >= PLENTIFUL
-        spent = 0.0 if config.critics is None else level * (0.5 if split else config.first)
-        if config.precision is not None:
-            spent = min(spent, config.precision / 2)
-            draws = sets = math.ceil(2 / config.precision)
-        elif config.draws is not None:
+        spent = 0.0 if config.critics is None else level * (0.5 if split else _FIRST)
+        if config.draws is not None:
             draws = sets = config.draws
             spent = spent if 1 / (sets + 1) <= spent else 0.0  # too few for the quick lenses to decide
         else:
-            draws, sets = _draws(level, spent, device), within(_SETS, n * dim)
+            rejecting = _REJECTING.get(device, _REJECTING["cpu"])
+            draws, sets = math.ceil(rejecting / (level - spent) - 1e-9) - 1, within(_SETS, n * dim)
             sets = max(sets, math.ceil(1 / spent - 1e-9) - 1) if spent else draws_for(level, sets)
             unasked(max(sets, draws), level)
         check_draws(sets if config.critics is None else draws, level - spent)
         reference = config.reference or within(_REFERENCE, n * dim)
         return cls(spent=spent, sets=sets, draws=draws, reference=reference, split=split)
-
-
-def _draws(level: float, spent: float, device: str) -> int:
-    return math.ceil(_REJECTING.get(device, _REJECTING["cpu"]) / (level - spent) - 1e-9) - 1
 
 
 def within(bounds: tuple[int, int, int], width: int) -> int:

@@ -18,8 +18,9 @@ from torch import Tensor
 from steincritic.data.arrays import check_finite
 from steincritic.data.points import ScoredPoints, checked_draws
 from steincritic.errors import InputError, ModelError, check_count, listed
-from steincritic.gof.null import as_null_tensor, rank_pvalues, reaching
+from steincritic.gof.null import as_null_tensor, rank_pvalues
 from steincritic.gof.result import GofResult, Tolerated
+from steincritic.gof.test import EachAlone
 from steincritic.models.base import Model, SamplingModel
 from steincritic.models.bounded import UnboundedModel
 from steincritic.rng import Source, derive
@@ -34,7 +35,7 @@ Z95 = 1.96
 
 
 @dataclass(frozen=True)
-class MomentBox:
+class MomentBox(EachAlone):
     """H0: no column's mean is off by more than so many standard deviations, no spread by that share.
 
     A spread is within 5 % if it is between 1/1.05 and 1.05 times the model's. The error of the model's draws
@@ -46,8 +47,8 @@ class MomentBox:
 
     >>> import steincritic as sc
     >>> q = sc.models.GaussianMixture([[0.0, 0.0]])
-    >>> x = q.sample(20_000, seed=1) + 0.03
-    >>> sc.gof_test(q, x, "ksd").rejected, sc.gof_test(q, x, tolerance=0.05).rejected
+    >>> x = q.sample(2000, seed=1) + 0.1
+    >>> sc.gof_test(q, x, "ksd").rejected, sc.gof_test(q, x, tolerance=0.2).rejected
     (True, False)
     """
 
@@ -62,46 +63,35 @@ class MomentBox:
             raise InputError(f"tolerance is a share in (0, 1), such as 0.05 for 5 %: got {t!r}")
         check_count(self.draws, name="draws")
 
-    def run(
-        self, model: Model | None, datasets: ScoredPoints, *, level: float, seeds: Sequence[int]
-    ) -> list[GofResult]:
-        test = reaching(self, level)
-        return [test._one(model, *one, level=level) for one in zip(datasets.each(), seeds, strict=True)]
-
     def _one(self, model: Model | None, points: ScoredPoints, seed: int, *, level: float) -> GofResult:
-        model, points = _in_columns(model, points)
+        if isinstance(model, UnboundedModel) and isinstance(model, SamplingModel):
+            # in its own columns, whose means and spreads are asked for; no score is needed beside draws
+            x = model.coordinates.constrain(points.x.double())[0]
+            model, points = model.bounded, ScoredPoints(x, torch.zeros_like(x))
         n, d = points.x.shape
         if n < FEWEST:
             raise InputError(f"x has n = {n}; means and spreads of columns need at least {FEWEST} points")
         bounds = torch.tensor([self.tolerance] * d + [math.log1p(self.tolerance)] * d, dtype=torch.float64)
         if isinstance(model, SamplingModel):
-            seen = _beside_draws(model, points.x, bounds, self.draws, seed)
+            estimate = _beside_draws(model, points.x, bounds, self.draws, seed)
         else:
-            seen = _beside_scores(points, bounds, self.draws)
-        beyond = (seen.gap.abs() - bounds) / seen.error
-        gaps = Gaps.of(seen, rank_pvalues(beyond, seen.null), self.tolerance, level)
+            estimate = _beside_scores(points, bounds, self.draws)
+        beyond = (estimate.gap.abs() - bounds) / estimate.error
+        gaps = Gaps.of(estimate, rank_pvalues(beyond, estimate.null), self.tolerance, level)
         return GofResult(
             statistic=float(beyond.max()),
-            null_distribution=as_null_tensor(seen.null),
+            null_distribution=as_null_tensor(estimate.null),
             level=level,
             test=self.name,
-            threshold="bootstrap-t" if seen.notes == () else "jackknife",
+            threshold="bootstrap-t" if estimate.notes == () else "jackknife",
             exact=False,
             n=n,
             seed=seed,
-            notes=seen.notes,
+            notes=estimate.notes,
             settings=asdict(self) | {"columns": [asdict(gap) for gap in gaps.all]},
             examined=gaps,
-            tolerance=gaps.told(),
+            tolerance=gaps.tolerated(),
         )
-
-
-def _in_columns(model: Model | None, points: ScoredPoints) -> tuple[Model | None, ScoredPoints]:
-    """Of a model with bounds: in its own columns, whose means and spreads are asked for."""
-    if not isinstance(model, UnboundedModel) or not isinstance(model, SamplingModel):
-        return model, points
-    x = model.coordinates.constrain(points.x.double())[0]
-    return model.bounded, ScoredPoints(x, torch.zeros_like(x))  # no score is needed beside draws
 
 
 @dataclass(frozen=True)
@@ -134,37 +124,37 @@ class Gaps:
     level: float
 
     @classmethod
-    def of(cls, seen: "_Seen", pvalues: Tensor, tolerance: float, level: float) -> "Gaps":
-        reach = Z95 * seen.error
-        ends = torch.stack([seen.gap, seen.gap - reach, seen.gap + reach], 1)
-        d = len(seen.gap) // 2
+    def of(cls, estimate: "_Estimate", pvalues: Tensor, tolerance: float, level: float) -> "Gaps":
+        reach = Z95 * estimate.error
+        ends = torch.stack([estimate.gap, estimate.gap - reach, estimate.gap + reach], 1)
+        d = len(estimate.gap) // 2
         ends[d:] = ends[d:].exp()
-        order = ((seen.gap.abs() - seen.bounds) / seen.error).argsort(descending=True).tolist()
+        order = ((estimate.gap.abs() - estimate.bounds) / estimate.error).argsort(descending=True).tolist()
         kinds = ("shift", "spread")
-        found = [(j % d, kinds[j // d], ends[j].tolist(), float(pvalues[j])) for j in order]
-        every = tuple(Gap(j, kind, value, low, high, p) for j, kind, (value, low, high), p in found)
+        gaps = [(j % d, kinds[j // d], ends[j].tolist(), float(pvalues[j])) for j in order]
+        every = tuple(Gap(j, kind, value, low, high, p) for j, kind, (value, low, high), p in gaps)
         return cls(every, tolerance, level)
 
     @property
     def beyond(self) -> tuple[Gap, ...]:
         return tuple(gap for gap in self.all if gap.pvalue <= self.level)
 
-    def told(self, names: Sequence[str] | None = None) -> Tolerated:
+    def tolerated(self, names: Sequence[str] | None = None) -> Tolerated:
         labels = names or [f"x{1 + gap.column}" for gap in sorted(self.all, key=lambda gap: gap.column)[::2]]
         off = {gap.column for gap in self.beyond}
         within = [name for j, name in enumerate(labels) if j not in off]
         rest = next((gap for gap in self.all if gap.column not in off), None)
-        kept = listed(within, _NAMED)
+        shown = listed(within, _NAMED)
         return Tolerated(
             f"no column's mean off by more than {self.tolerance:g} of a standard deviation, no column's "
             f"spread by more than {100 * self.tolerance:g} %",
             tuple(f"Beyond the tolerance: {gap.words(labels)}." for gap in self.beyond),
-            "" if rest is None else f"Not shown to be beyond it: {kept}; furthest, {rest.words(labels)}.",
+            "" if rest is None else f"Not shown to be beyond it: {shown}; furthest, {rest.words(labels)}.",
         )
 
 
 @dataclass(frozen=True, eq=False)
-class _Seen:
+class _Estimate:
     gap: Tensor  # (2 d,) of means, then of logarithms of spreads
     error: Tensor
     bounds: Tensor
@@ -190,25 +180,30 @@ class _Moments:
         return cls(value, (error / n).sqrt().clamp(min=1e-12))
 
 
-def _beside_draws(model: SamplingModel, x: Tensor, bounds: Tensor, draws: int, seed: int) -> _Seen:
+def _beside_draws(model: SamplingModel, x: Tensor, bounds: Tensor, draws: int, seed: int) -> _Estimate:
     n, d = x.shape
     location, scale, powers, count = _of_model(model, x, derive(seed, "model"))
     theirs = _Moments.of(powers, count)
-    sums, sizes = _grouped_powers((x.double() - location) / scale)
+    z = (x.double() - location) / scale
+    groups = min(n, _GROUPS)
+    label = torch.arange(n, device=z.device) % groups
+    powers = torch.stack([z, z.square(), z**3, z**4], 1)  # (n, 4, d), and their sums in groups of rows
+    sums = torch.zeros(groups, *powers.shape[1:], dtype=z.dtype, device=z.device).index_add_(0, label, powers)
+    sizes = torch.bincount(label, minlength=groups).to(z)
     mine = _Moments.of((sums.sum(0) / n).cpu(), n)
     gap = mine.value - theirs.value
     gap[:d] /= theirs.value[d:].exp()
-    own = theirs.error.clone()  # a mean is measured in spreads, which have an error too
-    own[:d] = (own[:d].square() + (gap[:d] * own[d:]).square()).sqrt()
-    error = torch.hypot(mine.error, own)
+    model_error = theirs.error.clone()  # a mean is measured in spreads, which have an error too
+    model_error[:d] = (model_error[:d].square() + (gap[:d] * model_error[d:]).square()).sqrt()
+    error = torch.hypot(mine.error, model_error)
     side, twice = torch.where(gap < 0, -1.0, 1.0), 2 * bounds / error
     source, null = Source(seed, "moment box", device=x.device), []
     for again in _resampled(sums, sizes, draws, source):
-        found = _Moments.of(again, n)
-        noise = own * source.normals(*found.value.shape, dtype=torch.float64).cpu()
-        z = side * (found.value - mine.value + noise) / torch.hypot(found.error, own)
+        moments = _Moments.of(again, n)
+        noise = model_error * source.normals(*moments.value.shape, dtype=torch.float64).cpu()
+        z = side * (moments.value - mine.value + noise) / torch.hypot(moments.error, model_error)
         null.append(torch.maximum(z, -z - twice).amax(-1))
-    return _Seen(gap, error, bounds, torch.cat(null))
+    return _Estimate(gap, error, bounds, torch.cat(null))
 
 
 def _of_model(model: SamplingModel, x: Tensor, seed: int) -> tuple[Tensor, Tensor, Tensor, int]:
@@ -233,15 +228,6 @@ def _of_model(model: SamplingModel, x: Tensor, seed: int) -> tuple[Tensor, Tenso
     return location.to(x.device), scale.to(x.device), total / count, count
 
 
-def _grouped_powers(z: Tensor) -> tuple[Tensor, Tensor]:
-    """(g, 4, d) sums of powers in groups of rows, and their sizes."""
-    groups = min(len(z), _GROUPS)
-    label = torch.arange(len(z), device=z.device) % groups
-    powers = torch.stack([z, z.square(), z**3, z**4], 1)
-    sums = torch.zeros(groups, *powers.shape[1:], dtype=z.dtype, device=z.device).index_add_(0, label, powers)
-    return sums, torch.bincount(label, minlength=groups).to(z)
-
-
 def _resampled(sums: Tensor, sizes: Tensor, draws: int, source: Source) -> Iterator[Tensor]:
     """(b, 4, d) mean powers of as many groups, drawn with replacement; some at a time."""
     groups, flat = len(sums), sums.flatten(1)
@@ -253,22 +239,21 @@ def _resampled(sums: Tensor, sizes: Tensor, draws: int, source: Source) -> Itera
         yield means.view(-1, *sums.shape[1:]).cpu()
 
 
-def _beside_scores(points: ScoredPoints, bounds: Tensor, draws: int) -> _Seen:
+def _beside_scores(points: ScoredPoints, bounds: Tensor, draws: int) -> _Estimate:
     """By the scores at the points; the null is that of as many Student variables, by Bonferroni."""
     from steincritic.diagnosis.by_scores import compare, student_quantile  # which builds on tests
 
     standard = points.to("cpu", torch.float64)
     location, scale = standard.x.mean(0), standard.x.std(0).clamp(min=_TINY)
     compared = compare(ScoredPoints((standard.x - location) / scale, standard.score * scale))
-    if compared is None or compared.found.rough:
+    if compared is None or compared.rough:
         raise InputError(
             "the model cannot be sampled, and scores alone do not tell the sizes of means and spreads here: "
             'give it a sampler, or ask by tolerance="fisher:0.1"'
         )
-    d, many = compared.dim, len(bounds)
-    gap = torch.cat([compared.found.shift, compared.found.spread])
+    many = len(bounds)
+    gap, error = (torch.cat([part["shift"], part["spread"]]) for part in (compared.values, compared.errors))
     shares = [1 - (k + 0.5) / draws / many for k in range(draws)]
     null = torch.tensor([student_quantile(share, compared.freedom) for share in shares], dtype=torch.float64)
-    error = compared.error[: 2 * d].clamp(min=1e-12)
     note = "The model cannot be sampled: its means and spreads come from scores, so sizes are approximate."
-    return _Seen(gap, error, bounds, null, (note,))
+    return _Estimate(gap, error.clamp(min=1e-12), bounds, null, (note,))

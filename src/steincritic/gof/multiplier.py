@@ -34,10 +34,9 @@ from steincritic.gof.result import GofResult
 from steincritic.gof.serial import CLIP, Blocks
 from steincritic.gof.split import Split, after_lenses
 from steincritic.gof.views import Halves, View
-from steincritic.lenses.dependence import Dependence
 from steincritic.lenses.lens import Lens, Scale, Tail
 from steincritic.lenses.modes import Modes
-from steincritic.lenses.moments import Moments
+from steincritic.lenses.moments import Dependence, Moments
 from steincritic.lenses.noise import Noise
 from steincritic.models.base import Model, knows_noise
 from steincritic.rng import Source, derive
@@ -67,11 +66,13 @@ def _weights(columns: Sequence[Column]) -> Tensor:
     """(m,) that sum to 1: lenses share the whole, and the numbers of a lens its part."""
     named = {column.lens for column in columns}
     whole = sum(_LENSES.get(lens, 1.0) for lens in named)
-    own = {
+    totals = {
         lens: sum(_NUMBERS.get(column.number, 1.0) for column in columns if column.lens == lens)
         for lens in named
     }
-    shares = [_LENSES.get(c.lens, 1.0) * _NUMBERS.get(c.number, 1.0) / (whole * own[c.lens]) for c in columns]
+    shares = [
+        _LENSES.get(c.lens, 1.0) * _NUMBERS.get(c.number, 1.0) / (whole * totals[c.lens]) for c in columns
+    ]
     return torch.tensor(shares, dtype=torch.float64)
 
 
@@ -87,15 +88,15 @@ def run_without_draws(
     plan = Plan.of(config, len(datasets), level)
     if config.slowness == 1 and config.lenses == Combined().lenses and knows_noise(model):
         config = replace(config, lenses=(*config.lenses, Noise()))
-    looks = [Look(config, plan, *one, model) for one in zip(datasets.each(), seeds, strict=True)]
+    looks = [Look(config, plan, *pair, model) for pair in zip(datasets.each(), seeds, strict=True)]
     results = [look.result(level) for look in looks]
     still = [t for t, look in enumerate(looks) if plan.trains and not look.decides]
     if still:
         draws = max(_DRAWS, plan.draws)
         test = Split(threshold="bootstrap-t", draws=draws, slowness=config.slowness, chains=config.chains)
-        left = datasets.sets(torch.tensor(still, device=datasets.x.device))
-        own = [derive(seeds[t], "split") for t in still]
-        for t, split in zip(still, test.run(model, left, level=level, seeds=own), strict=True):
+        open_sets = datasets.sets(torch.tensor(still, device=datasets.x.device))
+        split_seeds = [derive(seeds[t], "split") for t in still]
+        for t, split in zip(still, test.run(model, open_sets, level=level, seeds=split_seeds), strict=True):
             results[t] = after_lenses(split, results[t])
     return results
 
@@ -115,8 +116,6 @@ class Plan:
         trains = config.critics is not None and worth >= (TRAINED if worth == n else _BLOCKS)
         spent = FIRST * level if trains else 0.0
         draws = config.draws or draws_for(level, _DRAWS)
-        if config.precision is not None:
-            spent, draws = min(spent, config.precision / 2), math.ceil(2 / config.precision)
         if trains:
             draws = max(draws, math.ceil(1 / spent - 1e-9) - 1)
         check_draws(draws, level)
@@ -147,8 +146,7 @@ class Look:
             if isinstance(lens, Modes) and self.n < _MODES:
                 left_out.append(f"{label_of(lens)} (below {_MODES} points)")
                 continue
-            own = derive(self.seed, "lens", k)
-            view = View.of(with_clip(lens), self.halves, seed=own, model=self.model)
+            view = View.of(with_clip(lens), self.halves, seed=derive(self.seed, "lens", k), model=self.model)
             if view is None:
                 left_out.append(f"{label_of(lens)} (needs draws of the model)")
             elif view.prepared.size:
@@ -172,18 +170,18 @@ class Look:
         reference = self.plan.reference
         measured = [view.under(self.signs, reference, self.blocks) for view in self.views]
         tails, rows = [], []
-        for numbers in (each.numbers for each in measured):
+        for numbers in (measure.numbers for measure in measured):
             tails.append({name: Tail.of(values[1 : 1 + reference]) for name, values in numbers.items()})
             rows += [tails[-1][name].evidence(values) for name, values in numbers.items()]
         lenses, prepared = zip(*((view.lens, view.prepared) for view in self.views), strict=True)
-        parts = ([getattr(each.scale, part) for each in measured] for part in ("mean", "sd", "skew"))
+        parts = ([getattr(measure.scale, part) for measure in measured] for part in ("mean", "sd", "skew"))
         scale = Scale(*map(torch.cat, parts))
         bench = CalibratedBench(Bench(self.halves.whole, lenses, prepared), scale, tuple(tails))
         evidence = torch.stack(rows, -1).cpu()
-        null, seen = evidence[1 + reference :], torch.cat([each.entries for each in measured]).cpu()
-        values, errors = torch.cat([each.plain for each in measured], -1).cpu()
-        told = torch.stack([values, scale.mean.cpu(), errors])
-        return evidence[0], Examined(bench, seen, null, None, told)
+        null, entries = evidence[1 + reference :], torch.cat([measure.entries for measure in measured]).cpu()
+        values, errors = torch.cat([measure.plain for measure in measured], -1).cpu()
+        plain = torch.stack([values, scale.mean.cpu(), errors])
+        return evidence[0], Examined(bench, entries, null, None, plain)
 
     @cached_property
     def ranked(self) -> Ranked:

@@ -8,7 +8,6 @@ its distance from the mean over a pool of model draws, or its studentized form.
 import math
 from collections.abc import Callable
 from dataclasses import fields, replace
-from statistics import NormalDist
 from typing import Any, TypeVar
 
 import torch
@@ -157,12 +156,6 @@ def in_parts(make: Callable[[int], Tensor], draws: int, *, width: int) -> Tensor
     return torch.cat([make(min(rows, draws - start)) for start in range(0, draws, rows)])
 
 
-def normal_quantiles(draws: int) -> NullDraws:
-    """The mid-quantiles of the standard normal, as a null distribution without randomness."""
-    normal = NormalDist()
-    return torch.tensor([normal.inv_cdf((k + 0.5) / draws) for k in range(draws)], dtype=torch.float64)
-
-
 def _random_subsets(total: int, size: int, rows: int, source: Source) -> Tensor:
     """(rows, size): in each row distinct indices below `total`, every set of them equally likely.
 
@@ -202,14 +195,14 @@ def draws_for(level: float, usual: int) -> int:
     return unasked(smallest_draws(level / 2), level)
 
 
-def unasked(wanted: int, level: float) -> int:
+def unasked(draws: int, level: float) -> int:
     """As many null draws as a small level wants, unless nobody would wait for them without having asked."""
-    if wanted > _MOST:
+    if draws > _MOST:
         raise InputError(
-            f"level {level:g} wants {wanted} null draws, which take long: ask for them with draws={wanted} "
-            f"(on the command line --draws {wanted}), or choose a larger level"
+            f"level {level:g} wants {draws} null draws, which take long: ask for them with draws={draws} "
+            f"(on the command line --draws {draws}), or choose a larger level"
         )
-    return wanted
+    return draws
 
 
 def reaching(test: T, level: float) -> T:

@@ -38,6 +38,7 @@ _PIECE = 4  # datasets that a thread or a worker takes at a time
 _TOGETHER = 4  # pieces that fit into memory together
 _BLOCK, _NUMBERS = 20, 2**22  # datasets drawn together, as a chain sampler is slow for few; their coordinates
 _KIND = "null runs"
+PASS_ON = "pass it to gof_test, check, compare, power or calibrate"  # an engine; tests have none
 _BOUND = 256 * 2**20  # bytes
 _FEWEST_DRAWS, _MOST_DRAWS = 64, 5000  # of the model, in its fingerprint
 
@@ -115,22 +116,16 @@ class NullRuns:
             self._size = min(most, _BLOCK)
         self._threads = max(1, min(torch.get_num_threads(), most // self._size))
         self._even = on_cpu or self._engine != "serial"
-        kept = (self._cache.get(self._key) or {}).get("runs")
-        if kept is not None and ((kept.ndim, kept.dtype) != (2, torch.float64) or bool(kept.isnan().any())):
-            kept = None
-        self._known = kept if kept is not None and kept.numel() else None
+        runs = (self._cache.get(self._key) or {}).get("runs")
+        if runs is not None and ((runs.ndim, runs.dtype) != (2, torch.float64) or bool(runs.isnan().any())):
+            runs = None
+        self._known = runs if runs is not None and runs.numel() else None
         self.reused = self.known
 
     @property
     def known(self) -> int:
         """How many there are by now."""
         return 0 if self._known is None else len(self._known)
-
-    @property
-    def turn(self) -> int:
-        """Datasets that are drawn together and keep every thread busy once."""
-        threads = torch.get_num_threads() if self._engine == "threads" else 1
-        return max(self._sets.block, self._size * threads)
 
     def rows(self, start: int, count: int) -> Tensor:
         """Runs number start to start + count, (count, k); those not known yet are made, and kept."""
@@ -151,8 +146,8 @@ class NullRuns:
         """In whole pieces, one per worker: ranks are looked at often, and more sets will be needed."""
         if not self._even:
             return count
-        each = self._size * (at_a_time() if self._engine in ("local", "dask") else 1)
-        return -(-count // each) * each
+        batch = self._size * (at_a_time() if self._engine in ("local", "dask") else 1)
+        return -(-count // batch) * batch
 
     def _made(self, start: int, count: int) -> Iterator[Tensor]:
         stop = start + count
@@ -160,11 +155,11 @@ class NullRuns:
         tasks = ((self._sets[numbers], self._sets.seeds(numbers)) for numbers in pieces)
         function = partial(_measured, self._measure)
         if self._engine == "threads":
-            made = spread(function, tasks, "threads", workers=self._threads)
+            runs = spread(function, tasks, "threads", workers=self._threads)
         else:
-            made = spread(function, tasks)
-        with StepBar(self._title, count) as bar, closing(made):
-            for numbers, rows in zip(pieces, in_order(made), strict=True):
+            runs = spread(function, tasks)
+        with StepBar(self._title, count) as bar, closing(runs):
+            for numbers, rows in zip(pieces, in_order(runs), strict=True):
                 yield rows
                 bar.advance(len(numbers))
 
@@ -183,44 +178,34 @@ class NullCache:
 
     @classmethod
     def at(cls, place: bool | Path) -> "NullCache":
-        if isinstance(place, bool):
-            return cls(usual_folder() if place else None)
-        return cls(Path(place))
+        folder = usual_folder() if place is True else place
+        return cls(Path(folder) if folder else None)
 
     def get(self, key: str) -> dict[str, Tensor] | None:
         """What is kept under the key; a damaged file, or one of another key, counts as none."""
-        path = self._path(key)
-        if path is None:
+        if self.folder is None:
             return None
         try:
-            tensors, about = read_tensors(path, kind=_KIND)
+            tensors, about = read_tensors(self.folder / f"{key}.safetensors", kind=_KIND)
         except (InputError, OSError):
             return None
         return tensors if about.get("key") == key else None
 
     def put(self, key: str, tensors: Mapping[str, Tensor]) -> None:
         """Keep them if the folder can be written; a test never fails for want of a cache."""
-        path = self._path(key)
-        if path is None:
+        if self.folder is None:
             return
         try:
-            write_tensors(path, dict(tensors), {"key": key}, kind=_KIND)
-            self._trim()
+            write_tensors(self.folder / f"{key}.safetensors", dict(tensors), {"key": key}, kind=_KIND)
+            files = sorted(self.folder.glob("*.safetensors"), key=lambda file: file.stat().st_mtime)
+            total = sum(file.stat().st_size for file in files)
+            for file in files[:-1]:  # the newest stays
+                if total <= self.bound:
+                    return
+                total -= file.stat().st_size
+                file.unlink(missing_ok=True)
         except (InputError, OSError):  # OSError: another process took a file away meanwhile
             return
-
-    def _path(self, key: str) -> Path | None:
-        return None if self.folder is None else self.folder / f"{key}.safetensors"
-
-    def _trim(self) -> None:
-        assert self.folder is not None
-        files = sorted(self.folder.glob("*.safetensors"), key=lambda file: file.stat().st_mtime)
-        total = sum(file.stat().st_size for file in files)
-        for file in files[:-1]:  # the newest stays
-            if total <= self.bound:
-                return
-            total -= file.stat().st_size
-            file.unlink(missing_ok=True)
 
 
 def usual_folder() -> Path | None:

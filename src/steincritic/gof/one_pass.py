@@ -2,19 +2,18 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from steincritic.data.collection import Collection, table_of
 from steincritic.data.frame import Frame
-from steincritic.data.layout import Rows, Table
+from steincritic.data.layout import Rows
 from steincritic.data.points import ScoredPoints, scored
 from steincritic.data.source import Sample, Source, first_row
 from steincritic.devices import DeviceLike, resolve_device
-from steincritic.engine import EngineName, cluster_in_use, in_order, in_use, one_thread, spread
+from steincritic.engine import EngineName, in_order, in_use, one_thread, spread
 from steincritic.errors import InputError
 from steincritic.gof.bench import Bench, piece_rows
 from steincritic.lenses.lens import Seen
@@ -45,24 +44,14 @@ def sample_size(dim: int) -> int:
     return max(1000, min(most, numbers // dim))
 
 
-def sample_like(source: Source) -> Tensor:
-    """A tensor of the shape and the precision of the sample, without its numbers."""
-    first = torch.from_numpy(first_row(source).x)
-    return first.new_empty(min(source.rows, sample_size(first.shape[1])), first.shape[1])
-
-
 def scored_blocks(
     model: Model, source: Source, *, device: DeviceLike = None, names: Sequence[str] | None = None
 ) -> Iterator[Block]:
     """A source block by block, in coordinates without bounds where the model has bounds."""
     for table in source.blocks(block_rows(first_row(source).x.shape[1])):
-        yield scored_block(model, table, device=device, names=names)
-
-
-def scored_block(model: Model, table: Table, *, device: DeviceLike, names: Sequence[str] | None) -> Block:
-    at = f"rows {table.rows.numbers[0]} to {table.rows.numbers[-1]}"
-    points = scored(model, table, name=at, names=names)
-    return Block(points.to(device=resolve_device(device, points.x)), table.rows, table.dropped)
+        at = f"rows {table.rows.numbers[0]} to {table.rows.numbers[-1]}"
+        points = scored(model, table, name=at, names=names)
+        yield Block(points.to(device=resolve_device(device, points.x)), table.rows, table.dropped)
 
 
 def blocks_of(points: ScoredPoints) -> Iterator[Block]:
@@ -107,22 +96,6 @@ class Summing:
         return sums, sample, head, len(block.points), block.dropped
 
 
-@dataclass(frozen=True, eq=False)
-class SummingThere:
-    """The same of rows that lie in partitions, scored where they lie."""
-
-    summing: Summing
-    model: Model
-    names: Sequence[str] | None
-    columns: tuple[str, ...]
-    device: DeviceLike
-
-    def __call__(self, task: tuple[int, list[slice], list[Any]]) -> Found:
-        first, cut, parts = task
-        table = table_of(parts, cut, self.columns, first)
-        return self.summing((scored_block(self.model, table, device=self.device, names=self.names), first))
-
-
 def one_pass(summing: Summing, blocks: Iterable[Block]) -> Passed:
     """Blocks are read and scored in this thread; their sums are taken by the engine, and added in order."""
 
@@ -134,41 +107,19 @@ def one_pass(summing: Summing, blocks: Iterable[Block]) -> Passed:
 
     on_cpu = summing.bench.setting.frame.location.device.type == "cpu"
     engine: EngineName = "threads" if on_cpu else "serial"
-    return _added(spread(summing, tasks(), None if in_use() else engine), summing.size)
-
-
-def pass_over(
-    summing: Summing, model: Model, source: Source, *, device: DeviceLike, names: Sequence[str] | None
-) -> Passed:
-    """All rows of a source: partitions of a Dask collection where they lie, others in this process."""
-    cluster = cluster_in_use()
-    if cluster is None or not isinstance(source, Collection):
-        return one_pass(summing, scored_blocks(model, source, device=device, names=names))
-
-    def tasks() -> Iterator[tuple[int, list[slice], list[Any]]]:
-        held: dict[int, Any] = {}
-        for first, cut in source.cuts(block_rows(len(source.names))):
-            held = {k: held[k] if k in held else cluster.compute(source.parts[k]) for k, _ in cut}
-            yield first, [some for _, some in cut], [held[k] for k, _ in cut]
-
-    there = SummingThere(summing, model, names, source.names, device)
-    return _added(spread(there, tasks()), summing.size)
-
-
-def _added(made: Iterable[tuple[int, Found]], size: int) -> Passed:
     heads: list[ScoredPoints] = []
-    total, sample, count, dropped = None, None, 0, 0
-    for sums, part, head, rows, left_out in in_order(made):
+    total, sample, n, dropped = None, None, 0, 0
+    for sums, part, head, rows, left_out in in_order(spread(summing, tasks(), None if in_use() else engine)):
         total = sums if total is None else total + sums
-        count, dropped = count + rows, dropped + left_out
-        sample = part if sample is None else sample.joined(part, size)
+        n, dropped = n + rows, dropped + left_out
+        sample = part if sample is None else sample.joined(part, summing.size)
         if len(head):
             heads.append(head)
     if total is None or sample is None:
         raise InputError("no row is left: all of them have NaN or infinite values")
     sample = sample.in_order()
     x, score = sample.values
-    return Passed(count, total, ScoredPoints(x, score), sample.rows, ScoredPoints.cat(heads), dropped)
+    return Passed(n, total, ScoredPoints(x, score), sample.rows, ScoredPoints.cat(heads), dropped)
 
 
 @dataclass(frozen=True)
@@ -228,11 +179,11 @@ class Total:
     def matched(self, x: Tensor) -> Tensor:
         """Some rows, moved a little so that they have the mean and the covariance of all rows."""
         z = x - x.mean(0)
-        own = z.T @ z / len(z) if x.shape[1] <= _PAIRED else torch.diag(z.square().mean(0))
-        (wanted, failed), (root, singular) = (
-            torch.linalg.cholesky_ex(matrix) for matrix in (self.covariance, own)
+        covariance = z.T @ z / len(z) if x.shape[1] <= _PAIRED else torch.diag(z.square().mean(0))
+        (target, failed), (root, singular) = (
+            torch.linalg.cholesky_ex(matrix) for matrix in (self.covariance, covariance)
         )
         if int(failed) or int(singular):  # columns that decide each other
             return z + self.mean
-        moved: Tensor = torch.linalg.solve_triangular(root, z.T, upper=False).T @ wanted.T
+        moved: Tensor = torch.linalg.solve_triangular(root, z.T, upper=False).T @ target.T
         return moved + self.mean

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -176,8 +176,8 @@ def calibrate(
     if isinstance(chosen, CrossFit | Combined) and chosen.null_pool is None:
         chosen = replace(chosen, null_pool=5 * runs)
     seed = derive(seed, "calibrate")
-    with using(engine, address):
-        return power(adapted, adapted, n, chosen, trials=runs, level=level, seed=seed, device=device)
+    options: dict[str, Any] = {"device": device, "engine": engine, "address": address}
+    return power(adapted, adapted, n, chosen, trials=runs, level=level, seed=seed, **options)
 
 
 def trials_of(
@@ -193,8 +193,8 @@ def trials_of(
     check_level(level)
     if datasets.ndim != 3:
         raise InputError(f"datasets must have shape (t, n, d), got {tuple(datasets.shape)}")
-    given = as_model(model)
-    adapted, within = unbounded(given), coordinates_of(given)
+    column_model = as_model(model)
+    adapted, within = unbounded(column_model), coordinates_of(column_model)
     x = datasets.to(resolve_device(device, datasets))
     if within is not None:
         x = entered(within, x.flatten(0, 1)).unflatten(0, x.shape[:2])

@@ -2,16 +2,16 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from steincritic.display import GRAY, RED, axes, panel
 from steincritic.errors import InputError, check_level
-from steincritic.files import write_json
+from steincritic.files import json_fields, write_json
 from steincritic.gof.null import rank_pvalues
 
 if TYPE_CHECKING:
@@ -24,9 +24,6 @@ _WORDS = {
     "permutation": "permutation against model draws",
     "wild": "wild bootstrap",
     "multiplier": "multiplier bootstrap",
-    "spectrum": "simulated limit law",
-    "z": "normal limit",
-    "weighted": "weighted bootstrap",
     "scaled": "null sets of fewer rows, scaled",
 }
 
@@ -116,6 +113,12 @@ class GofResult:
     subject: Subject = DATA
     tolerance: Tolerated | None = None  # H0 where it is not "the data come from the model"
 
+    JSON_FIELDS: ClassVar = (
+        *("statistic", "pvalue", "smallest", "rejected", "undecided", "level", "test", "threshold", "exact"),
+        *("n", "seed", "notes", "doubts", "caveats", "tolerance", "spent", "readings", "settings"),
+        "null_distribution",
+    )
+
     def __post_init__(self) -> None:
         check_level(self.level)
         if not math.isfinite(self.statistic) or not bool(self.null_distribution.isfinite().all()):
@@ -164,8 +167,9 @@ class GofResult:
     def summary(self) -> str:
         """What must be known first, the verdict, what else to know about the data, how the test was done."""
         before, after = self.caveat_lines
+        how = self.how_done(doubtful=bool(self.caveats))
         sizes = () if self.tolerance is None else (*self.tolerance.beyond, self.tolerance.within)
-        return "\n".join([*before, self.verdict, *after, *filter(None, sizes), *self.how])
+        return "\n".join([*before, self.verdict, *after, *filter(None, sizes), *how])
 
     @property
     def verdict(self) -> str:
@@ -186,13 +190,8 @@ class GofResult:
         before = [f"Read this first: {caveat}" for caveat in self.caveats if caveat.grave]
         return before, [f"Caution: {caveat}" for caveat in self.caveats if not caveat.grave]
 
-    @property
-    def how(self) -> list[str]:
-        """How the test was done, in sentences."""
-        return self.how_done(doubtful=bool(self.caveats))
-
     def how_done(self, *, doubtful: bool) -> list[str]:
-        """The same; `doubtful` if something was said that an exact level rests on."""
+        """How the test was done; `doubtful` if something was said that an exact level rests on."""
         strength = "exact for any sample size" if self.exact else "approximate"
         if self.exact and doubtful:
             strength = "exact but for what is said above"
@@ -202,8 +201,8 @@ class GofResult:
             f"{self.threshold_words} ({strength}).",
         ]
         if self.readings:
-            each = ", ".join(f"{r.lens} {r.pvalue:.2g} ({r.number})" for r in self.readings)
-            lines.append(f"p-values of each lens alone: {each}.")
+            by_lens = ", ".join(f"{r.lens} {r.pvalue:.2g} ({r.number})" for r in self.readings)
+            lines.append(f"p-values of each lens alone: {by_lens}.")
         return [*lines, *self.notes]
 
     @property
@@ -219,27 +218,7 @@ class GofResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
-        return {
-            "statistic": self.statistic,
-            "pvalue": self.pvalue,
-            "smallest": self.smallest,
-            "rejected": self.rejected,
-            "undecided": self.undecided,
-            "level": self.level,
-            "test": self.test,
-            "threshold": self.threshold,
-            "exact": self.exact,
-            "n": self.n,
-            "seed": self.seed,
-            "notes": list(self.notes),
-            "doubts": list(self.doubts),
-            "caveats": [asdict(caveat) for caveat in self.caveats],
-            "tolerance": None if self.tolerance is None else asdict(self.tolerance),
-            "spent": self.spent,
-            "readings": [asdict(reading) for reading in self.readings],
-            "settings": dict(self.settings),
-            "null_distribution": self.null_distribution.tolist(),
-        }
+        return json_fields(self, self.JSON_FIELDS) | {"settings": dict(self.settings)}
 
     def save(self, folder: str | Path) -> list[Path]:
         """Write result.json into the folder; returns the files."""

@@ -5,7 +5,6 @@ import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -61,31 +60,26 @@ def watch(
     sampled = sampling_model(
         unbounded(as_model(model)), why="watching", way_out="pass a (score, sample) pair"
     )
-    _check_stream(stream)
-    given = {"level": level, "seed": seed, "test": test}
-    begun = _begin(test, level, seed) if state is None else _continued(state, given, device)
-    return _states(sampled, stream, begun, device)
-
-
-def _begin(test: Sequential | None, level: float | None, seed: int | None) -> WatchState:
-    test = test or Sequential()
-    start = math.log(test.start)
-    return WatchState(
-        test=test,
-        level=0.05 if level is None else level,
-        seed=0 if seed is None else seed,
-        log_wealths=torch.full((test.accounts,), start, dtype=torch.float64),
-        log_maximum=start,
-    )
-
-
-def _continued(state: WatchState, given: dict[str, Any], device: DeviceLike) -> WatchState:
-    for name, value in given.items():
-        if value is not None and value != (own := getattr(state, name)):
-            raise InputError(f"the state was begun with {name}={own!r}, which cannot change to {value!r}")
-    if state.bettor is None or state.past is None:
-        return state
-    return replace(state, bettor=state.bettor.to(resolve_device(device, state.past.x)))
+    single = isinstance(stream, ScoredPoints | str | Path) or getattr(stream, "ndim", 3) < 3
+    if single or not isinstance(stream, Iterable):
+        raise InputError(
+            f"stream must be an iterable of (n, d) batches, got {type(stream).__name__}; for one batch "
+            "pass [x]"
+        )
+    if state is None:
+        state = WatchState(
+            test=test or Sequential(),
+            level=0.05 if level is None else level,
+            seed=0 if seed is None else seed,
+            log_wealths=torch.zeros((test or Sequential()).accounts, dtype=torch.float64),
+            log_maximum=0.0,
+        )
+    for name, value in {"level": level, "seed": seed, "test": test}.items():
+        if value is not None and value != (begun := getattr(state, name)):
+            raise InputError(f"the state was begun with {name}={begun!r}, which cannot change to {value!r}")
+    if state.bettor is not None and state.past is not None:
+        state = replace(state, bettor=state.bettor.to(resolve_device(device, state.past.x)))
+    return _states(sampled, stream, state, device)
 
 
 def _states(
@@ -109,9 +103,7 @@ def _trained(model: SamplingModel, state: WatchState, device: DeviceLike) -> Wat
     if past is None or len(past) < due:
         return state
     number = bettor.number + 1 if bettor else 1
-    bettor, doubts = train_bettor(
-        model, past, test, number=number, level=state.level, seed=state.seed, device=device
-    )
+    bettor, doubts = train_bettor(model, past, test, number=number, seed=state.seed, device=device)
     for doubt in set(doubts) - set(state.notes):
         warnings.warn(doubt, DoubtfulWarning, stacklevel=4)
     shared = torch.full_like(state.log_wealths, state.log_wealth)
@@ -121,19 +113,19 @@ def _trained(model: SamplingModel, state: WatchState, device: DeviceLike) -> Wat
 
 def _after(model: SamplingModel, points: ScoredPoints, state: WatchState) -> tuple[WatchState, Tensor]:
     """The state after some points, and the log factor by which each changed the wealth."""
-    seen, past = state.points, state.past
+    start, past = state.points, state.past
     joined = points if past is None else ScoredPoints.cat([past, points])
     if state.bettor is None:
-        still = torch.full((len(points),), state.log_wealth, dtype=torch.float64)
-        path = torch.cat([state.log_path, still])
-        return replace(state, past=joined, log_path=path), torch.zeros_like(still)
-    seed = derive(state.seed, "bets", seen)
+        flat = torch.full((len(points),), state.log_wealth, dtype=torch.float64)
+        path = torch.cat([state.log_path, flat])
+        return replace(state, past=joined, log_path=path), torch.zeros_like(flat)
+    seed = derive(state.seed, "bets", start)
     bets = log_evalues(state.bettor, model, points, state.test, seed=seed)
     paths, wealth = wealth_path(state.log_wealths, bets)
     crossed = (wealth >= -math.log(state.level)).nonzero()
     rejected_at = state.rejected_at
     if rejected_at is None and len(crossed):
-        rejected_at = seen + int(crossed[0]) + 1
+        rejected_at = start + int(crossed[0]) + 1
     gained = wealth.diff(prepend=torch.tensor([state.log_wealth], dtype=torch.float64))
     after = replace(
         state,
@@ -157,12 +149,3 @@ def _accepted(model: SamplingModel, batch: PointsLike, state: WatchState) -> Sco
     except InputError as error:
         raise type(error)(f"{error} (the state before this batch stands: go on with state=...)") from error
     return points if state.past is None else points.to(state.past.x)
-
-
-def _check_stream(stream: object) -> None:
-    single = isinstance(stream, ScoredPoints | str | Path) or getattr(stream, "ndim", 3) < 3
-    if single or not isinstance(stream, Iterable):
-        raise InputError(
-            f"stream must be an iterable of (n, d) batches, got {type(stream).__name__}; for one batch "
-            "pass [x]"
-        )

@@ -52,15 +52,16 @@ def slowness_if_any(series: Tensor, *, seed: int) -> float:
     values = (flat - flat.mean(0)) / flat.std(0).clamp(min=1e-300)
     source = generator(seed, "orders")
     orders = [torch.arange(len(flat)), *(torch.randperm(len(flat), generator=source) for _ in range(_ORDERS))]
-    found = torch.stack([_correlations(values[order].view_as(series)) for order in orders]).square()
-    looks = torch.stack([found.amax(-1), found.sum(-1)], -1)
+    lags = range(1, min(_LAGS, series.shape[1] - 1) + 1)
+    correlations = torch.stack(
+        [
+            torch.cat([(x[:, lag:] * x[:, :-lag]).mean((0, 1)) for lag in lags])
+            for x in (values[order].view_as(series) for order in orders)
+        ]
+    ).square()
+    looks = torch.stack([correlations.amax(-1), correlations.sum(-1)], -1)
     pvalues = (looks >= looks[0]).double().mean(0)  # the order of the data counts among them
     return autocorrelation_time(series) if float(pvalues.min()) <= _RARE / 2 else 1.0
-
-
-def _correlations(values: Tensor) -> Tensor:
-    lags = range(1, min(_LAGS, values.shape[1] - 1) + 1)
-    return torch.cat([(values[:, lag:] * values[:, :-lag]).mean((0, 1)) for lag in lags])
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from steincritic.gof.serial import Blocks, check_slowness, summed
 from steincritic.gof.thresholds import THRESHOLDS, ModelWitness, Request, choose_threshold
 from steincritic.models.base import Model
 from steincritic.rng import derive
-from steincritic.training.critic import Critic, fit_critics
+from steincritic.training.critic import fit_critics
 from steincritic.training.fit import Training
 from steincritic.training.pacing import DEFAULT_STAGING, paced
 from steincritic.training.staging import Staged
@@ -31,7 +31,7 @@ class Split:
     Args:
         train: share of the data that trains the critic; the rest is tested.
         threshold: "fresh" Monte Carlo or "permutation" against a pool (exact), the paper's "pooled"
-            bootstrap (approximate), or, without model draws, "bootstrap-t" or "z" (approximate); "auto"
+            bootstrap (approximate), or, without model draws, "bootstrap-t" (approximate); "auto"
             is fresh up to two million coordinates of model draws, permutation beyond, and bootstrap-t
             for a model without a sampler. See `gof.thresholds`.
         draws: null draws; the default grows for a small level.
@@ -43,10 +43,10 @@ class Split:
     name: ClassVar[str] = "split"
 
     train: float = 0.5
-    threshold: Literal["auto", "fresh", "permutation", "pooled", "bootstrap-t", "z"] = "auto"
+    threshold: Literal["auto", "fresh", "permutation", "pooled", "bootstrap-t"] = "auto"
     draws: int = 999
     pool: int = 50
-    staging: Staged | Literal["auto"] = DEFAULT_STAGING
+    staging: Staged = DEFAULT_STAGING
     network: MLP = field(default_factory=MLP)
     training: Training | None = None
     standardize: bool = True
@@ -75,8 +75,6 @@ class Split:
         """With the training that so many points get, where none was asked for."""
         if self.training is not None:
             return self
-        if self.staging == "auto":
-            return replace(self, training=paced(trained)[0])
         training, staging = paced(trained, staging=self.staging)
         return replace(self, training=training, staging=staging)
 
@@ -103,42 +101,30 @@ class Split:
             training=self.training,
             standardize=self.standardize,
         )
-        return [
-            self._judged(model, critic, test, name, level=level, seed=seed)
-            for critic, (_, test), seed in zip(critics, parts, seeds, strict=True)
-        ]
-
-    def _judged(
-        self,
-        model: Model | None,
-        critic: Critic,
-        test: ScoredPoints,
-        threshold: str,
-        *,
-        level: float,
-        seed: int,
-    ) -> GofResult:
-        values = critic.witness(test).to(torch.float64)
-        draw = ModelWitness(model, critic.witness, like=test.x, seed=seed)
-        request = Request(draws=self.draws, pool=self.pool, level=level, seed=seed)
-        shrink = 1.0
-        if self.slowness > 1:
-            blocks = Blocks.of(len(test), max(1, round(self.chains * (1 - self.train))), self.slowness)
-            values, shrink = summed(values[:, None], blocks.lengths)[:, 0], blocks.shrink
-        null = THRESHOLDS[threshold](values, draw, request)
-        return GofResult(
-            statistic=null.statistic * shrink,
-            null_distribution=as_null_tensor(null.null_distribution),
-            level=level,
-            test=self.name,
-            threshold=threshold,
-            exact=null.exact,
-            n=len(test),
-            seed=seed,
-            notes=null.doubts,
-            doubts=null.doubts,
-            settings=asdict(self),
-        )
+        results = []
+        for critic, (_, test), seed in zip(critics, parts, seeds, strict=True):
+            values, shrink = critic.witness(test).to(torch.float64), 1.0
+            if in_order:
+                blocks = Blocks.of(len(test), max(1, round(self.chains * (1 - self.train))), self.slowness)
+                values, shrink = summed(values[:, None], blocks.lengths)[:, 0], blocks.shrink
+            draw = ModelWitness(model, critic.witness, like=test.x, seed=seed)
+            null = THRESHOLDS[name](values, draw, Request(draws=self.draws, pool=self.pool, seed=seed))
+            results.append(
+                GofResult(
+                    statistic=null.statistic * shrink,
+                    null_distribution=as_null_tensor(null.null_distribution),
+                    level=level,
+                    test=self.name,
+                    threshold=name,
+                    exact=null.exact,
+                    n=len(test),
+                    seed=seed,
+                    notes=null.doubts,
+                    doubts=null.doubts,
+                    settings=asdict(self),
+                )
+            )
+        return results
 
 
 def split_sizes(n: int, config: Split) -> tuple[int, int]:
@@ -155,5 +141,5 @@ def split_sizes(n: int, config: Split) -> tuple[int, int]:
 def after_lenses(split: GofResult, lenses: GofResult) -> GofResult:
     """The result of the split test, with what the lenses saw that did not decide."""
     names = ("test", "seed", "spent", "readings", "examined", "settings")
-    kept = {name: getattr(lenses, name) for name in names}
-    return replace(split, notes=(*lenses.notes, *split.notes), **kept)
+    fields = {name: getattr(lenses, name) for name in names}
+    return replace(split, notes=(*lenses.notes, *split.notes), **fields)

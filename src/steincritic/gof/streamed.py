@@ -12,16 +12,15 @@ grows with sqrt(n), as in a test of all rows; the mean over all null sets stands
 its error is counted by m/M. Nothing rests on Stein's identity, only on draws: for that reason, and because
 coordinates are clipped in the fields of lenses so that few far rows do not decide, any model that can be
 sampled may be tested so. Two things are approximate: sums over m rows are nearly normal, not quite; and where
-a sum over m rows is skewed, one over n rows is less so, by the factor `_less_skewed`.
+a sum over m rows is skewed, one over n rows is less so, by the factor in `Sizes.seeing`.
 
 Where quick lenses do not decide, one critic is trained on a sample of the rows, chosen at random.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -43,7 +42,6 @@ from steincritic.gof.multiplier import with_clip
 from steincritic.gof.null import as_null_tensor
 from steincritic.gof.null_runs import NullRuns, NullSets
 from steincritic.gof.one_pass import (
-    Block,
     Means,
     Passed,
     PreparedMeans,
@@ -89,17 +87,13 @@ class Sizes:
         of_model, n, m, total = null.mean(0), self.n, self.rows, self.in_all
         return of_model + (means - of_model) * math.sqrt((1 + 1 / (self.sets - 1)) / (m / n + m / total))
 
-    @property
-    def _less_skewed(self) -> float:
-        """Skewness of the gap between data and null sets, in that of a mean of m rows."""
-        n, m, total = self.n, self.rows, self.in_all
-        return math.sqrt(m * (1 / n + 1 / total)) * (1 / n - 1 / total) / (1 / n + 1 / total)
-
     def seeing(self, calibrated: CalibratedBench) -> CalibratedBench:
-        """The bench for such data: entries that are linear in sums have less skewness."""
+        """The bench for such data: entries that are linear in sums are less skewed than those of m rows."""
+        n, m, total = self.n, self.rows, self.in_all
+        skewed = math.sqrt(m * (1 / n + 1 / total)) * (1 / n - 1 / total) / (1 / n + 1 / total)
         scale = calibrated.scale
         pairs = zip(calibrated.bench.prepared, calibrated.bench.merging, strict=True)
-        factors = [torch.full((p.size,), self._less_skewed if m.linear else 1.0) for p, m in pairs]
+        factors = [torch.full((p.size,), skewed if merged.linear else 1.0) for p, merged in pairs]
         return replace(calibrated, scale=replace(scale, skew=scale.skew * torch.cat(factors).to(scale.skew)))
 
 
@@ -112,34 +106,19 @@ class Streamed:
         lenses = (*map(with_clip, config.lenses), Means())
         self.config = replace(config, lenses=lenses)
         self.model, self.like, self.level, self.seed = model, like, level, seed
-        self._null_sums: dict[Sizes, NullRuns] = {}  # those of the forecast are those of the test
         null = Hypothesis(self.config, model, ScoredPoints(like, like))
         self.draws = null.draws(derive(config.null_seed, "draws"))
         self.bench = Bench.of(
             lenses, self.draws, null.setting(self.draws), n=_ROWS[0], seed=config.null_seed, model=model
         )
 
-    def planned(self, n: int) -> tuple[Plan, Sizes]:
-        """For n rows."""
-        dim = self.like.shape[-1]
-        plan = Plan.of(self.config, n, dim, self.level, self.like.device.type)
-        return plan, Sizes.of(n, dim, plan.sets)
-
     @property
     def summing(self) -> Summing:
         """What it wants of the rows."""
         return Summing(self.bench, sample_size(self.like.shape[-1]), derive(self.seed, "sample"))
 
-    def look(self, blocks: Iterable[Block]) -> Passed:
-        return one_pass(self.summing, blocks)
-
     def null_sums(self, sizes: Sizes) -> NullRuns:
         """(B, p) of the first B null sets."""
-        if sizes not in self._null_sums:
-            self._null_sums[sizes] = self._runs(sizes)
-        return self._null_sums[sizes]
-
-    def _runs(self, sizes: Sizes) -> NullRuns:
         config, seed = self.config, derive(self.config.null_seed, "streamed")
         sets = NullSets(self.model, sizes.rows, self.like, seed)
         return NullRuns(
@@ -152,16 +131,15 @@ class Streamed:
             piece=max(1, piece_rows(self.like.shape[-1]) // sizes.rows),
         )
 
-    def result(self, passed: Passed) -> GofResult:
-        return Judged(self, passed).result()
-
 
 class Judged:
     """What went by, beside null sets."""
 
     def __init__(self, test: Streamed, passed: Passed) -> None:
         self.test, self.passed = test, passed
-        self.plan, self.sizes = test.planned(passed.n)
+        dim, device = test.like.shape[-1], test.like.device.type
+        self.plan = Plan.of(test.config, passed.n, dim, test.level, device)
+        self.sizes = Sizes.of(passed.n, dim, self.plan.sets)
         self.runs = test.null_sums(self.sizes)
 
     @cached_property
@@ -175,12 +153,14 @@ class Judged:
         data = self.sizes.brought(sums / n, self.null_means)
         calibrated = self.sizes.seeing(CalibratedBench.by(bench, null))
         _, evidence = among_themselves(bench, null)
-        of_model = self.null_means.mean(0) * n
+        of_model, seed = self.null_means.mean(0) * n, derive(self.test.config.null_seed, "beside")
+        sample = len(self.passed.sample)  # as many draws per row of it as null sets have per row of the data
+        count = max(_FEWEST_DRAWS, min(4 * sample, round(sample * self.sizes.in_all / n)))
         return Examined(
             calibrated,
             bench.of_sums(data[None] * m, m)[0],
             evidence,
-            self._draws,
+            sample_points(self.test.model, count, seed=seed, like=self.test.like),
             plain=torch.cat([bench.of_sums(torch.stack([sums, of_model]), n), calibrated.scale.sd[None]]),
             passed=self.passed,
             totals=(self._total(sums, n), self._total(of_model * self.sizes.in_all / n, self.sizes.in_all)),
@@ -190,14 +170,6 @@ class Judged:
         means = self.test.bench.prepared[-1]
         assert isinstance(means, PreparedMeans) and isinstance(self.test.bench.setting.frame, Frame)
         return means.total(sums[-means.width :], n, self.test.bench.setting.frame)
-
-    @property
-    def _draws(self) -> ScoredPoints:
-        """As many per row of the sample as null sets have rows per row of the data."""
-        sizes, sample = self.sizes, len(self.passed.sample)
-        count = max(_FEWEST_DRAWS, min(4 * sample, round(sample * sizes.in_all / sizes.n)))
-        seed = derive(self.test.config.null_seed, "beside")
-        return sample_points(self.test.model, count, seed=seed, like=self.test.like)
 
     @cached_property
     def ranked(self) -> Ranked:
@@ -216,7 +188,11 @@ class Judged:
         return result
 
     def result(self) -> GofResult:
-        found = GofResult(
+        config = replace(self.test.config, lenses=self.test.config.lenses[:-1])
+        settings = settings_of(config, self.plan, self.test.level)
+        settings |= {"sets": self.sizes.sets, "rows_of_a_set": self.sizes.rows}
+        settings |= {"sample": len(self.passed.sample), "quick_pvalue": self.ranked.pvalue}
+        result = GofResult(
             statistic=float(self.ranked.value),
             null_distribution=as_null_tensor(self.ranked.null_values),
             level=self.test.level,
@@ -226,20 +202,14 @@ class Judged:
             n=self.passed.n,
             seed=self.test.seed,
             notes=self._notes,
-            settings=self._settings,
+            settings=settings,
             spent=0.0 if self.split is None else self.plan.spent,
             readings=self.ranked.readings(),
             examined=self.examined,
         )
         if self.split is None:
-            return found
-        return replace(after_lenses(self.split, found), exact=False, n=found.n)
-
-    @property
-    def _settings(self) -> dict[str, Any]:
-        config = replace(self.test.config, lenses=self.test.config.lenses[:-1])
-        sizes = {"sets": self.sizes.sets, "rows_of_a_set": self.sizes.rows, "sample": len(self.passed.sample)}
-        return settings_of(config, self.plan, self.test.level) | sizes | {"quick_pvalue": self.ranked.pvalue}
+            return result
+        return replace(after_lenses(self.split, result), exact=False, n=result.n)
 
     @property
     def _notes(self) -> tuple[str, ...]:
@@ -271,5 +241,5 @@ def run_streamed(
     results = []
     for points, seed in zip(datasets.each(), seeds, strict=True):
         test = Streamed(config, model, points.x[:0], level=level, seed=seed)
-        results.append(test.result(test.look(blocks_of(points))))
+        results.append(Judged(test, one_pass(test.summing, blocks_of(points))).result())
     return results

@@ -5,10 +5,11 @@ is what is used. To add a test, copy `gof/kernel.py`: a frozen dataclass with `n
 """
 
 from collections.abc import Sequence
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from steincritic.data.points import ScoredPoints
 from steincritic.errors import ModelError
+from steincritic.gof.null import reaching
 from steincritic.gof.result import GofResult
 from steincritic.models.base import Model, SamplingModel
 
@@ -33,6 +34,20 @@ class GofTest(Protocol):
             seeds: one per dataset; decides every random choice of its test.
         """
         ...
+
+
+class EachAlone:
+    """For tests that look at one dataset after the other, by a method `_one`."""
+
+    def _reaching(self, level: float) -> Any:
+        return reaching(self, level)
+
+    def run(
+        self, model: Model | None, datasets: ScoredPoints, *, level: float, seeds: Sequence[int]
+    ) -> list[GofResult]:
+        test = self._reaching(level)
+        pairs = zip(datasets.each(), seeds, strict=True)
+        return [test._one(model, points, seed, level=level) for points, seed in pairs]
 
 
 def sampling_model(model: Model | None, *, why: str, way_out: str) -> SamplingModel:

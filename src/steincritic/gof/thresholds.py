@@ -6,7 +6,6 @@
 | permutation | pool x n | exact for any n and pool; needs neither Stein's identity nor a right score |
 | pooled | pool x n | approximate: the pool is used again and again |
 | bootstrap-t | none | approximate, right to second order |
-| z | none | approximate, too large for witnesses skewed to the left |
 
 "Exact" is given the critic, for independent model draws.
 """
@@ -14,7 +13,6 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import torch
 from torch import Tensor
@@ -25,7 +23,6 @@ from steincritic.gof.null import (
     bootstrap_t,
     fresh_monte_carlo,
     mean_gap,
-    normal_quantiles,
     permutation,
     pooled_bootstrap,
     studentized,
@@ -41,7 +38,6 @@ _PART = 2**18  # model draws asked for at a time
 _LOOKED_AT = 20_000  # model draws whose independence is looked at
 _LEAST_POOL = 20
 _LEAST_RESAMPLED = 40  # for a witness of skewness -2.8 the size is 7.5 % at n = 20, 6.4 % at 40, 4.9 % at 75
-_SIZE_ERROR = 0.2  # of the level
 _CORRELATION = 0.05
 _REPEATED = 0.01
 _WORTH = 0.5
@@ -52,11 +48,10 @@ _WAY_OUT = 'pass a (score, sample) pair, or use threshold "bootstrap-t"'
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What is asked of a threshold: null draws, pool in multiples of n, level of the test, seed."""
+    """What is asked of a threshold: null draws, pool in multiples of n, seed."""
 
     draws: int
     pool: int
-    level: float
     seed: int
 
 
@@ -126,40 +121,34 @@ def dependence(model: Model, x: Points, values: PerPoint) -> tuple[str, ...]:
     correlation of the witness with that of the next draw.
     """
     x, values = x[:_LOOKED_AT], values[:_LOOKED_AT]
-    m, found = len(x), []
-    if (size := _effective_size(model, x)) < _WORTH * m:
-        found.append(f"by model.effective_sample_size {m} draws are worth {size:.0f} independent ones")
+    m, reasons = len(x), []
+    try:
+        size = float(model.effective_sample_size(x)) if isinstance(model, ChainModel) else float(m)
+    except Exception as error:
+        what = f"{type(error).__name__}: {first_line(error)}"
+        raise ModelError(f"model.effective_sample_size raised {what}") from error
+    if size < _WORTH * m:
+        reasons.append(f"by model.effective_sample_size {m} draws are worth {size:.0f} independent ones")
     if (repeated := 1 - len(x.unique(dim=0)) / m) > _REPEATED:
-        found.append(f"{repeated:.0%} of {m} draws repeat another one")
+        reasons.append(f"{repeated:.0%} of {m} draws repeat another one")
     correlation = lag_correlation(values)
     if abs(correlation) > max(_CORRELATION, _FAR / math.sqrt(m)):
-        found.append(f"the witness of a draw has correlation {correlation:.2f} with that of the next")
-    if not found:
+        reasons.append(f"the witness of a draw has correlation {correlation:.2f} with that of the next")
+    if not reasons:
         return ()
-    return (f"The model's draws are not independent: {', '.join(found)}. Thin the chain or restart it.",)
-
-
-def edgeworth_size(skewness: float, n: int, level: float) -> float:
-    r"""Size of the studentized z-test to first order, $\alpha - \gamma (2 z^2 + 1) \varphi(z) / (6 \sqrt n)$.
-
-    With a witness skewed to the left, γ < 0, the spread is found too small just when the mean is large,
-    and the size exceeds the level.
-    """
-    z = NormalDist().inv_cdf(1 - level)
-    size = level - skewness * (2 * z * z + 1) * NormalDist().pdf(z) / (6 * math.sqrt(n))
-    return min(max(size, 0.0), 1.0)
+    return (f"The model's draws are not independent: {', '.join(reasons)}. Thin the chain or restart it.",)
 
 
 def _fresh(values: PerPoint, draw: ModelWitness, request: Request) -> Null:
     null = fresh_monte_carlo(draw, len(values), draws=request.draws)
-    return _null(values.mean(), null, exact=True, draw=draw)
+    return _null(values.mean(), null, draw, [], exact=True)
 
 
 def _permutation(values: PerPoint, draw: ModelWitness, request: Request) -> Null:
     pool = draw.pool(request.pool * len(values))
     source = Source(request.seed, "permutation", device=values.device)
     null = permutation(values, pool, draws=request.draws, source=source)
-    return _null(mean_gap(values, pool), null, exact=True, draw=draw)
+    return _null(mean_gap(values, pool), null, draw, [], exact=True)
 
 
 def _pooled(values: PerPoint, draw: ModelWitness, request: Request) -> Null:
@@ -177,11 +166,15 @@ def _pooled(values: PerPoint, draw: ModelWitness, request: Request) -> Null:
         )
     source = Source(request.seed, "bootstrap", device=pool.device)
     null = pooled_bootstrap(pool, len(values), draws=request.draws, source=source)
-    return _null(values.mean(), null, draw=draw, doubts=doubts)
+    return _null(values.mean(), null, draw, doubts)
 
 
 def _bootstrap_t(values: PerPoint, draw: ModelWitness, request: Request) -> Null:
-    _check_spread(values)
+    if len(values) < 2 or not float(values.std()) > 0:
+        raise InputError(
+            f"the witness has one value at all {len(values)} tested points, so no spread to measure its mean "
+            "by; are the points copies of one another?"
+        )
     doubts = []
     if len(values) < _LEAST_RESAMPLED:
         doubts.append(
@@ -190,59 +183,18 @@ def _bootstrap_t(values: PerPoint, draw: ModelWitness, request: Request) -> Null
         )
     source = Source(request.seed, "bootstrap", device=values.device)
     null = bootstrap_t(values, draws=request.draws, source=source)
-    return _null(studentized(values), null, doubts=doubts)
-
-
-def _normal(values: PerPoint, draw: ModelWitness, request: Request) -> Null:
-    _check_spread(values)
-    doubts = []
-    size = edgeworth_size(_skewness(values), len(values), request.level)
-    if abs(size - request.level) > _SIZE_ERROR * request.level:
-        doubts.append(
-            f"The witness is skewed: at n = {len(values)} the z-test of level {request.level:g} has size "
-            f'near {size:.2g}. Use threshold "bootstrap-t", or one that draws from the model.'
-        )
-    return _null(studentized(values), normal_quantiles(request.draws), doubts=doubts)
+    return _null(studentized(values), null, draw, doubts)
 
 
 def _null(
-    statistic: Tensor,
-    null: NullDraws,
-    *,
-    exact: bool = False,
-    draw: ModelWitness | None = None,
-    doubts: list[str] | None = None,
+    statistic: Tensor, null: NullDraws, draw: ModelWitness, doubts: list[str], *, exact: bool = False
 ) -> Null:
-    dependent = draw.doubts if draw else ()
     return Null(
         statistic=float(statistic),
         null_distribution=null,
-        exact=exact and not dependent,
-        doubts=(*(doubts or ()), *dependent),
+        exact=exact and not draw.doubts,
+        doubts=(*doubts, *draw.doubts),
     )
-
-
-def _effective_size(model: Model, x: Points) -> float:
-    if not isinstance(model, ChainModel):
-        return float(len(x))
-    try:
-        return float(model.effective_sample_size(x))
-    except Exception as error:
-        what = f"{type(error).__name__}: {first_line(error)}"
-        raise ModelError(f"model.effective_sample_size raised {what}") from error
-
-
-def _skewness(values: PerPoint) -> float:
-    centered = values - values.mean()
-    return float(centered.pow(3).mean() / centered.pow(2).mean() ** 1.5)
-
-
-def _check_spread(values: PerPoint) -> None:
-    if len(values) < 2 or not float(values.std()) > 0:
-        raise InputError(
-            f"the witness has one value at all {len(values)} tested points, so no spread to measure its mean "
-            "by; are the points copies of one another?"
-        )
 
 
 THRESHOLDS: dict[str, Threshold] = {
@@ -250,5 +202,4 @@ THRESHOLDS: dict[str, Threshold] = {
     "permutation": _permutation,
     "pooled": _pooled,
     "bootstrap-t": _bootstrap_t,
-    "z": _normal,
 }

@@ -14,8 +14,8 @@ from steincritic.data.points import ScoredPoints
 from steincritic.errors import InputError
 from steincritic.gof.bench import NARROW, Setting, checked_entries
 from steincritic.gof.serial import WHITENED, Blocks, summed
-from steincritic.lenses.field import Field
 from steincritic.lenses.lens import (
+    Field,
     Lens,
     PreparedLens,
     Scale,
@@ -116,10 +116,10 @@ class View:
     def _means(self, signs: Tensor, blocks: Blocks) -> "Measured":
         n = sum(map(len, self.halves))
         few = n * self.prepared.size <= _HELD
-        held = list(self._sums(blocks)) if few else None
+        all_sums = list(self._sums(blocks)) if few else None
 
         def parts_of() -> Iterable[tuple[slice, Tensor]]:
-            return self._sums(blocks) if held is None else held
+            return self._sums(blocks) if all_sums is None else all_sums
 
         length = torch.stack([sums.square().sum(0) for _, sums in parts_of()]).sum(0).sqrt()
         length = torch.where(length > 0, length, torch.inf)
@@ -141,8 +141,8 @@ class View:
         rows, ends = max(1, _HELD // max(1, self.prepared.size)), blocks.lengths.cumsum(0)
         block = start = 0
         for half, prepared in zip(self.halves, self.by_half, strict=True):
-            own, row = blocks.lengths[(ends > start) & (ends <= start + len(half))], 0
-            for some in own.split(max(1, rows // int(own.max()))):
+            lengths, row = blocks.lengths[(ends > start) & (ends <= start + len(half))], 0
+            for some in lengths.split(max(1, rows // int(lengths.max()))):
                 end = row + int(some.sum())
                 values = point_values(prepared, half[row:end])
                 values = checked_entries(values, self.lens, (end - row, prepared.size)).to(torch.float64)
@@ -166,8 +166,8 @@ def _corrected(signs: Tensor, length: Tensor, parts: Iterable[tuple[slice, Tenso
     z = third = torch.zeros(len(signs), len(length), device=length.device)
     unseen = 1 + _UNSEEN / signs.shape[1]
     for some, sums in parts:
-        unit, own = (sums / length).float(), signs[:, some].float()
-        z, third = z + own @ unit, third + own @ unit.pow(3)
+        unit, block_signs = (sums / length).float(), signs[:, some].float()
+        z, third = z + block_signs @ unit, third + block_signs @ unit.pow(3)
     return hall(z.to(torch.float64), unseen * third.to(torch.float64))
 
 

@@ -1,7 +1,7 @@
 """WatchState: all that a watched stream has left behind, in memory and in one file."""
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _KIND = "watch state"
+_OF_BETTOR = ("trained_on", "number", "scale")
 _COUNTS = ("batches", "rejected_at", "log_maximum", "level", "seed")
 
 
@@ -133,7 +134,7 @@ class WatchState:
         if (bettor := self.bettor) is not None:
             critic, of_critic = bettor.critic.state()
             tensors |= {f"critic/{name}": value for name, value in critic.items()}
-            numbers = {name: getattr(bettor, name) for name in ("trained_on", "number", "scale", "bound")}
+            numbers = {name: getattr(bettor, name) for name in _OF_BETTOR}
             about |= {"critic": of_critic, "bettor": numbers}
         write_tensors(Path(path), tensors, about, kind=_KIND)
 
@@ -142,6 +143,11 @@ def load_watch(path: str | Path) -> WatchState:
     """Read a state that `WatchState.save` wrote, to go on with `watch(q, stream, state=...)`."""
     tensors, about = read_tensors(Path(path), kind=_KIND)
     with rebuilding(path):
+        bettor = None
+        if "bettor" in about:
+            parts = {k.removeprefix("critic/"): v for k, v in tensors.items() if k.startswith("critic/")}
+            numbers = {name: about["bettor"][name] for name in _OF_BETTOR}  # older files have more
+            bettor = Bettor(Critic.from_state(parts, about["critic"]), **numbers)
         state = WatchState(
             test=_test(about["test"]),
             **{name: about[name] for name in _COUNTS},
@@ -149,7 +155,7 @@ def load_watch(path: str | Path) -> WatchState:
             log_evalues=tensors["log_evalues"],
             log_path=tensors.get("log_path", torch.zeros(0, dtype=torch.float64)),  # older files have none
             past=ScoredPoints(tensors["past/x"], tensors["past/score"]) if "past/x" in tensors else None,
-            bettor=_bettor(tensors, about) if "bettor" in about else None,
+            bettor=bettor,
             notes=tuple(about["notes"]),
         )
         _check(state)
@@ -157,18 +163,10 @@ def load_watch(path: str | Path) -> WatchState:
     return state
 
 
-def _bettor(tensors: dict[str, Tensor], about: dict[str, Any]) -> Bettor:
-    parts = {k.removeprefix("critic/"): v for k, v in tensors.items() if k.startswith("critic/")}
-    return Bettor(Critic.from_state(parts, about["critic"]), **about["bettor"])
-
-
 def _test(about: dict[str, Any]) -> Sequential:
-    parts = {
-        "staging": Staged(**about["staging"]),
-        "network": MLP(**about["network"]),
-        "training": Training(**about["training"]),
-    }
-    return Sequential(**(about | parts))
+    settings = {field.name: about[field.name] for field in fields(Sequential)}  # older files have more
+    settings["staging"], settings["training"] = Staged(**about["staging"]), Training(**about["training"])
+    return Sequential(**(settings | {"network": MLP.of_file(about["network"])}))
 
 
 def _check(state: WatchState) -> None:
@@ -180,10 +178,9 @@ def _check(state: WatchState) -> None:
         raise InputError(f"wealth after {tuple(state.log_path.shape)} of {state.points} points")
     if past is not None and not (bool(past.x.isfinite().all()) and bool(past.score.isfinite().all())):
         raise InputError("points that are not finite")
-    if state.bettor is not None and (past is None or len(state.bettor.critic.frame.scale) != past.dim):
-        raise InputError("a critic of other dimensions than the past")
-    if (
-        state.bettor is not None
-        and state.bettor.critic.fitted.snapshots.banks[0].network != state.test.network
-    ):
-        raise InputError("a critic of another network than the settings")
+    if state.bettor is not None:
+        critic = state.bettor.critic
+        if past is None or len(critic.frame.scale) != past.dim:
+            raise InputError("a critic of other dimensions than the past")
+        if critic.fitted.bank.network != state.test.network:
+            raise InputError("a critic of another network than the settings")

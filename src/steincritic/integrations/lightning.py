@@ -71,7 +71,7 @@ class CheckCallback(Callback):  # type: ignore[misc]
         pl_module.eval()
         try:
             with torch.inference_mode(False), torch.enable_grad():
-                found = check(
+                result = check(
                     pl_module if self.model is None else self.model(pl_module),
                     self.x,
                     test=self.test,
@@ -82,8 +82,8 @@ class CheckCallback(Callback):  # type: ignore[misc]
         finally:
             for part, training in modes:
                 part.training = training
-        self.results[epoch] = found
-        metrics = {f"{self.name}/{key}": value for key, value in numbers(found).items()}
+        self.results[epoch] = result
+        metrics = {f"{self.name}/{key}": value for key, value in numbers(result).items()}
         pl_module.log_dict(metrics, rank_zero_only=True)
         for log in self.loggers:
-            log(self.name, found, step=int(trainer.global_step))
+            log(self.name, result, step=int(trainer.global_step))

@@ -50,9 +50,9 @@ def to_wandb(name: str, result: "Result", *, step: int | None = None) -> None:
 
 def numbers(result: "Result") -> dict[str, float]:
     """What is worth a curve."""
-    found = result.to_dict()
-    kept = {key: float(found[key]) for key in _NUMBERS if key in found}
-    return kept | {"rejected": float(found["rejected"]), "findings": float(len(found.get("findings", ())))}
+    fields = result.to_dict()
+    shown = {key: float(fields[key]) for key in _NUMBERS if key in fields}
+    return shown | {"rejected": float(fields["rejected"]), "findings": float(len(fields.get("findings", ())))}
 
 
 def verdict(result: "Result") -> str:

@@ -2,12 +2,10 @@
 
 from steincritic.lenses.cells import Cells
 from steincritic.lenses.critics import Critics
-from steincritic.lenses.dependence import Dependence
-from steincritic.lenses.field import Field
 from steincritic.lenses.kernels import Kernels
-from steincritic.lenses.lens import Lens
+from steincritic.lenses.lens import Field, Lens
 from steincritic.lenses.modes import Modes
-from steincritic.lenses.moments import Moments
+from steincritic.lenses.moments import Dependence, Moments
 from steincritic.lenses.noise import Noise
 
 __all__ = ["Cells", "Critics", "Dependence", "Field", "Kernels", "Lens", "Modes", "Moments", "Noise"]

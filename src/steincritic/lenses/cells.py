@@ -48,7 +48,8 @@ class Cells:
         modes = modes_in(half, rest, seed=derive(seed, "modes"))
         steep = draws.score.to(torch.float32).std(0)  # at least 1, and more across modes
         if len(modes.shares) < 2 and bool(steep.isfinite().all()) and float(steep.max()) >= _STEEP:
-            modes = modes_in(half * steep, rest * steep, seed=derive(seed, "modes")).in_units(steep)
+            modes = modes_in(half * steep, rest * steep, seed=derive(seed, "modes"))
+            modes = replace(modes, places=modes.places / steep, units=steep)
         if parts and 2 <= len(modes.shares) <= n // 2:
             parts = [part for part in parts if len(part.shares) != len(modes.shares)]  # much the same
             parts.append(modes)
@@ -70,24 +71,9 @@ class Partition:
     @classmethod
     def of(cls, centers: Tensor, draws: Tensor) -> "Partition":
         k = len(centers)
-        each = torch.arange(k, device=centers.device)
-        shares = _shares(_counts(draws[None], centers, each)[0])
-        return cls(centers, each, centers, shares, f"cell of {k}", f"cells of {k}")
-
-    @classmethod
-    def by_modes(cls, centers: Tensor, half: Tensor, draws: Tensor) -> "Partition":
-        """Centers of one mode together."""
-        cells = modes_of(half, centers)
-        m = int(cells.max()) + 1
-        nearest = cells[_squares(half, centers).argmin(-1)]
-        count = torch.bincount(nearest, minlength=m).clamp(min=1)[:, None]
-        places = torch.zeros(m, half.shape[-1]).to(half).index_add_(0, nearest, half) / count
-        shares = _shares(_counts(draws[None], centers, cells)[0])
-        return cls(centers, cells, places, shares, "weight of a mode", "weights of modes")
-
-    def in_units(self, units: Tensor) -> "Partition":
-        """A partition of points times these units, for points without."""
-        return replace(self, places=self.places / units, units=units)
+        labels = torch.arange(k, device=centers.device)
+        shares = _shares(_counts(draws[None], centers, labels)[0])
+        return cls(centers, labels, centers, shares, f"cell of {k}", f"cells of {k}")
 
     def of_points(self, x: Tensor) -> Tensor:
         """(n,) the cell of each of (n, d) points."""
@@ -145,9 +131,15 @@ class PreparedCells:
 
 
 def modes_in(x: Tensor, counted: Tensor, *, seed: int) -> Partition:
-    """Modes of some draws, with their shares of others."""
-    many = max(1, min(_CENTERS, len(x) // _DRAWS_EACH))
-    return Partition.by_modes(k_means(x, many, seed=seed), x, counted)
+    """Modes of some draws, with their shares of others: cells whose centers are of one mode together."""
+    centers = k_means(x, max(1, min(_CENTERS, len(x) // _DRAWS_EACH)), seed=seed)
+    cells = modes_of(x, centers)
+    m = int(cells.max()) + 1
+    nearest = cells[_squares(x, centers).argmin(-1)]
+    count = torch.bincount(nearest, minlength=m).clamp(min=1)[:, None]
+    places = torch.zeros(m, x.shape[-1]).to(x).index_add_(0, nearest, x) / count
+    shares = _shares(_counts(counted[None], centers, cells)[0])
+    return Partition(centers, cells, places, shares, "weight of a mode", "weights of modes")
 
 
 def modes_of(x: Tensor, centers: Tensor) -> Tensor:
@@ -161,8 +153,8 @@ def modes_of(x: Tensor, centers: Tensor) -> Tensor:
     cell = along.argmax(-1)
     gap = _squares(centers, centers)
     t = 0.5 + (along[:, None, :] - along[:, :, None]) / gap.clamp(min=1e-12)  # (n, from, to)
-    own = torch.nn.functional.one_hot(cell, k).bool()
-    either = own[:, :, None] | own[:, None, :]
+    in_cell = torch.nn.functional.one_hot(cell, k).bool()
+    either = in_cell[:, :, None] | in_cell[:, None, :]
     start, middle, end = (((t - at).abs() < 1 / 6).logical_and_(either).sum(0) for at in (0.0, 0.5, 1.0))
     near = middle >= _VALLEY * torch.minimum(start, end).clamp(min=1)
     share = torch.bincount(cell, minlength=k) / len(x)

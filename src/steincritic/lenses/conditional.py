@@ -56,6 +56,12 @@ _WAVES = 32  # random frequencies of x per bandwidth
 _SUMMED = ("slope", "product", "curve")  # groups whose squares are summed
 _WIDTHS = (1.0, 0.5)  # bandwidths, in median distances
 _DISTANCES = 500  # rows, or draws, whose distances give the median
+_PREDICTED = ("shift", "spread")
+_SHARES = (0.5, 0.25, 0.1, 0.03)  # of the rows, at either end
+_FEWEST_AT_ENDS = 5  # rows
+_SHAPES = 2  # functions before the ends
+_STANDS_OUT = 4.0  # standard errors of a squared spread
+_VARIED = 2.0  # standard errors of the logarithm of a spread
 
 
 @dataclass(frozen=True)
@@ -103,8 +109,8 @@ class Functions:
         if varied:
             groups |= {f"wave {w:g}": _waves(z, w, seed) for w in _WIDTHS}
         named = tuple((varied[j], varied[k]) for j, k in pairs)
-        kept = {name: group for name, group in groups.items() if group.shape[1]}
-        return cls(kept, regions, tuple(varied), tuple(varied[k] for k in bent), named)
+        filled = {name: group for name, group in groups.items() if group.shape[1]}
+        return cls(filled, regions, tuple(varied), tuple(varied[k] for k in bent), named)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,8 +233,13 @@ class ResidualKernels:
         x = [functions["overall"], *(g for name, g in functions.items() if name.startswith("wave"))]
         y = draws.x[:: max(1, len(draws) // _DISTANCES), p:]
         median = float(torch.pdist(y.contiguous()).median()) or 1.0
-        w = _frequencies(y.shape[1], seed).to(y) / median
-        return PreparedResidualKernels(tuple(x), w, p)
+        if y.shape[1] == 1:  # standard normal quantiles, as the signs of frequencies do not matter
+            normal, count = NormalDist(), 8
+            w = torch.tensor([[normal.inv_cdf(0.5 + (k + 0.5) / (2 * count))] for k in range(count)])
+        else:
+            size = min(64, 8 * y.shape[1]), y.shape[1]
+            w = torch.randn(*size, generator=generator(seed, "frequencies"))
+        return PreparedResidualKernels(tuple(x), w.to(y) / median, p)
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,7 +255,7 @@ class PreparedResidualKernels:
     def entries(self, datasets: ScoredPoints, seeds: Sequence[int]) -> Tensor:
         y, s = datasets.x[..., self.covariates :], datasets.score[..., self.covariates :]
         n = len(datasets)
-        found = []
+        statistics = []
         for width in _WIDTHS:
             w = self.frequencies / width
             angle = y @ w.mT
@@ -255,13 +266,97 @@ class PreparedResidualKernels:
             diagonal = values.square().sum((-1, -2))
             for h in self.x:
                 total = (h.to(y).mT @ values).square().sum((-1, -2))
-                found.append((total - diagonal) / (len(w) * n * (n - 1)))
-        return torch.stack(found, -1)
+                statistics.append((total - diagonal) / (len(w) * n * (n - 1)))
+        return torch.stack(statistics, -1)
 
     def numbers(self, seen: Seen) -> Mapping[str, Tensor]:
         of_x = ("all x", *(f"{w:g}" for w in _WIDTHS))[: len(self.x)]
         names = [f"kernel of x at {a}, y at {w:g}" for w in _WIDTHS for a in of_x]
         return {name: seen.fair[..., k] for k, name in enumerate(names)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictedMoments:
+    """Mean and spread of residuals along the predicted mean and the predicted spread of y.
+
+    Functions of x that a model is most often wrong along are its own predictions: residuals that grow with
+    the predicted mean, or a spread that is not there where the model says it is large, are seen along one
+    direction however many covariates there are.
+
+    Args:
+        covariates: columns of x, which come first.
+    """
+
+    name: ClassVar[str] = "residuals by prediction"
+    covariates: int
+    whitened: bool = False
+    own_units: bool = True
+
+    def prepare(self, draws: ScoredPoints, *, n: int, seed: int) -> "PreparedPredicted":
+        y = draws.x[:, self.covariates :].to(torch.float64).unflatten(0, (-1, n))
+        mean, spread = y.mean(0), y.std(0)
+        spread = torch.where(spread > 0, spread, torch.ones_like(spread))
+        # squared spreads beyond the usual one, for few rows that stand out
+        noise = (2 / len(y)) ** 0.5  # of a normal y
+        excess = ((spread / spread.median(0).values) ** 2 - 1 - _STANDS_OUT * noise).clamp(min=0)
+        of_spread = torch.cat((_of_prediction(spread.log()), excess.T[..., None]), 2)
+        varied = spread.log().std(0) > _VARIED * (0.5 / len(y)) ** 0.5
+        return PreparedPredicted(
+            mean, spread, _of_prediction(mean), of_spread, self.covariates, bool(varied.any())
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedPredicted:
+    mean: Tensor  # (n, t)
+    spread: Tensor
+    of_mean: Tensor  # (t, n, m) functions of the predicted mean of each target
+    of_spread: Tensor
+    covariates: int
+    spread_varies: bool  # over the rows, more than its own error
+
+    @property
+    def size(self) -> int:
+        return len(_PREDICTED) * self.mean.shape[1] * (self.of_mean.shape[2] + self.of_spread.shape[2])
+
+    def entries(self, datasets: ScoredPoints, seeds: Sequence[int]) -> Tensor:
+        mean, spread = self.mean.to(datasets.x), self.spread.to(datasets.x)
+        y = (datasets.x[..., self.covariates :] - mean) / spread
+        s = datasets.score[..., self.covariates :] * spread
+        values = torch.stack((s, y * s + 1), -1)  # (r, n, t, kinds)
+        functions = torch.cat((self.of_mean, self.of_spread), 2).to(y)
+        return torch.einsum("rntk,tnm->rkmt", values, functions).flatten(1) / len(datasets)
+
+    @property
+    def ends(self) -> list[tuple[float, bool]]:
+        """Rows that sentences are about: a share of them, and whether predictions are largest there."""
+        return _ends(len(self.mean))
+
+    def numbers(self, seen: Seen) -> Mapping[str, Tensor]:
+        return {
+            name: normal_evidence(part.abs().amax((-1, -2))) for name, part in self._parts(seen.fair).items()
+        }
+
+    def by_entry(self, seen: Seen) -> Mapping[str, Entries]:
+        """Of ends: the column of y."""
+        of_y = tuple((self.covariates + t,) for t in range(self.mean.shape[1]))
+        return {
+            name: Entries(
+                part[_SHAPES : _SHAPES + len(self.ends)].flatten(), of_y * len(self.ends), normal_evidence
+            )
+            for name, part in self._parts(seen.fair).items()
+            if self.spread_varies or not name.endswith("spread")
+        }
+
+    def _parts(self, values: Tensor) -> dict[str, Tensor]:
+        """(..., k) entries by number, (..., m, t) each."""
+        by_kind = values.unflatten(-1, (len(_PREDICTED), -1, self.mean.shape[1]))
+        parts = by_kind.split([self.of_mean.shape[2], self.of_spread.shape[2]], -2)
+        return {
+            f"{kind} by predicted {name}": part[..., k, :, :]
+            for name, part in zip(("mean", "spread"), parts, strict=True)
+            for k, kind in enumerate(_PREDICTED)
+        }
 
 
 def _tamed(x: Tensor) -> Tensor:
@@ -286,7 +381,7 @@ def _regions(
     x: Tensor, columns: Sequence[int], quantiles: Sequence[float]
 ) -> tuple[tuple[Region, ...], list[Tensor]]:
     """Where a covariate is at most, or above, one of its quantiles; each set of rows once."""
-    found: list[Region] = []
+    regions: list[Region] = []
     inside: list[Tensor] = []
     least = max(_FEWEST, math.ceil(0.05 * len(x)))
     for j in columns:
@@ -295,9 +390,9 @@ def _regions(
             for above in (False, True):
                 mask = (x[:, j] > cut) == above
                 if least <= int(mask.sum()) < len(x):
-                    found.append(Region(j, cut, above))
+                    regions.append(Region(j, cut, above))
                     inside.append(mask)
-    return tuple(found), inside
+    return tuple(regions), inside
 
 
 def _waves(z: Tensor, width: float, seed: int) -> Tensor:
@@ -309,9 +404,13 @@ def _waves(z: Tensor, width: float, seed: int) -> Tensor:
     return torch.cat([angle.cos(), angle.sin()], 1) / math.sqrt(_WAVES)
 
 
-def _frequencies(dim: int, seed: int) -> Tensor:
-    """Standard normal ones, (f, dy); for one y quantiles, as their signs do not matter."""
-    if dim == 1:
-        normal, count = NormalDist(), 8
-        return torch.tensor([[normal.inv_cdf(0.5 + (k + 0.5) / (2 * count))] for k in range(count)])
-    return torch.randn(min(64, 8 * dim), dim, generator=generator(seed, "frequencies"))
+def _of_prediction(of: Tensor) -> Tensor:
+    """(t, n, m): slope, square and ends of each column of (n, t) predictions."""
+    z = (of - of.mean(0)) / of.std(0).clamp(min=1e-300)
+    place = of.argsort(0).argsort(0).to(of) / len(of)  # in [0, 1)
+    inside = [place >= 1 - share if above else place < share for share, above in _ends(len(of))]
+    return torch.stack([z, z**2, *(end.to(of) for end in inside)], -1).transpose(0, 1)
+
+
+def _ends(n: int) -> list[tuple[float, bool]]:
+    return [(share, above) for share in _SHARES if share * n >= _FEWEST_AT_ENDS for above in (True, False)]

@@ -18,7 +18,7 @@ from torch import Tensor
 from steincritic.critics.bank import Bank
 from steincritic.critics.mlp import MLP
 from steincritic.data.points import ScoredPoints, fold_sets
-from steincritic.errors import DivergedError, InputError, check_count, check_positive
+from steincritic.errors import DivergedError, InputError, check_count, without
 from steincritic.lenses.lens import Seen
 from steincritic.rng import derive
 from steincritic.shapes import PerMember
@@ -27,9 +27,12 @@ from steincritic.training.fit import Training, fit_bank
 from steincritic.training.staging import Staged
 
 STAGING = Staged(initial=3.0, floor=5e-4, decay=0.85)
+_MEMORY = 2**32  # bytes of the critics that are trained at a time
+MEMORY_GONE = "leave it out; critics that are trained together take 4 GiB at most"
 _TRAINING = Training(epochs=30, batch_size=80, learning_rate=4e-3)
 
 
+@without(memory_gib=MEMORY_GONE)
 @dataclass(frozen=True, kw_only=True)
 class Critics:
     """Cross-fitted critics, early and late in training.
@@ -38,7 +41,6 @@ class Critics:
         folds: K; each critic trains on (K - 1)/K of the data.
         look: epochs between two looks at the critics.
         early, late: looks up to this share of the epochs count as early, looks from that share on as late.
-        memory_gib: bound on the memory of the critics that are trained at a time.
     """
 
     name: ClassVar[str] = "critics"
@@ -50,13 +52,11 @@ class Critics:
     staging: Staged = STAGING
     network: MLP = field(default_factory=MLP)
     training: Training = _TRAINING
-    memory_gib: float = 4.0
     whitened: bool = False
 
     def __post_init__(self) -> None:
         check_count(self.folds, name="folds", least=2)
         check_count(self.look, name="look")
-        check_positive(self.memory_gib, name="memory_gib")
         if self.look > self.training.epochs * min(self.early, 1 - self.late):
             raise InputError(
                 f"look = {self.look} epochs is too rare for {self.training.epochs} epochs of training: no "
@@ -141,9 +141,9 @@ class _Looks:
         self.late: list[Tensor] = []
 
     def __call__(self, epoch: int, bank: Bank, lam: PerMember) -> None:
-        done, epochs = epoch + 1, self._config.training.epochs
-        is_early, is_late = done <= self._config.early * epochs, done >= self._config.late * epochs
-        if done % self._config.look or not (is_early or is_late):
+        count, epochs = epoch + 1, self._config.training.epochs
+        is_early, is_late = count <= self._config.early * epochs, count >= self._config.late * epochs
+        if count % self._config.look or not (is_early or is_late):
             return
         f, parts = bank.field_and_parts(self._held_out.x, self._blocks)
         shares = stein_values_by_block(self._held_out.score, f, parts, self._blocks)  # (e, m, k)
@@ -166,6 +166,6 @@ def chunks(runs: int, n: int, d: int, config: Critics) -> Iterator[slice]:
     activations = 2 * max(config.training.batch_size, n // config.folds) * sum(sizes) * 6
     numbers = 5 * weights + activations + 8 * n * d
     bytes_each = config.folds * numbers * (8 if config.training.dtype == "float64" else 4)
-    at_a_time = max(1, int(config.memory_gib * 2**30 / bytes_each))
+    at_a_time = max(1, _MEMORY // bytes_each)
     for start in range(0, runs, at_a_time):
         yield slice(start, start + at_a_time)

@@ -84,11 +84,14 @@ class PreparedKernels:
     def entries(self, datasets: ScoredPoints, seeds: Sequence[int]) -> Tensor:
         r"""U-statistics: $(|\sum_i \xi_i|^2 - \sum_i |\xi_i|^2) / (n (n - 1))$ with Stein values $\xi$."""
         n, f = len(datasets), len(self.frequencies)
+        on, numbers = datasets.x.device.type, n * n if self.by_pairs else n * f
+        sets = max(1, _TOGETHER.get(on, _TOGETHER["cpu"]) // numbers)
+        if self.by_pairs and on == "cpu":
+            sets = 1  # as caches like it
+        parts = [datasets.sets(slice(k, k + sets)) for k in range(0, len(datasets.x), sets)]
         if self.by_pairs:
-            return self._of_pairs(datasets)
-        sets = max(1, _TOGETHER.get(datasets.x.device.type, _TOGETHER["cpu"]) // (n * f))
-        parts = [self.sums(datasets.sets(slice(k, k + sets))) for k in range(0, len(datasets.x), sets)]
-        return torch.cat([self.of_sums(part, n) for part in parts])
+            return torch.cat([self._pair_sums(part) for part in parts]) / (n * (n - 1))
+        return torch.cat([self.of_sums(self.sums(part), n) for part in parts])
 
     @property
     def width(self) -> int:
@@ -99,8 +102,8 @@ class PreparedKernels:
         """Of cosines and sines times the score and 1, by bandwidth; and of the score's squared length."""
         score = _with_ones(datasets.score).mT
         waves = [score @ wave for _, *pair in self._waves(datasets.x) for wave in pair]  # (r, d + 1, f) each
-        own = datasets.score.square().sum((-1, -2))
-        return torch.cat([torch.stack(waves, 1).flatten(1), own[:, None]], -1)
+        score_length = datasets.score.square().sum((-1, -2))
+        return torch.cat([torch.stack(waves, 1).flatten(1), score_length[:, None]], -1)
 
     def of_sums(self, sums: Tensor, n: int) -> Tensor:
         w = self.frequencies.to(sums)
@@ -110,30 +113,22 @@ class PreparedKernels:
         squares = [_length(even, odd, 2**k * w) / len(w) for k, (even, odd) in enumerate(pairs)]
         return (torch.stack(squares, -1) - self._diagonal(sums[:, -1], n)) / (n * (n - 1))
 
-    def _of_pairs(self, datasets: ScoredPoints) -> Tensor:
-        n = len(datasets)
-        sets = (
-            1 if datasets.x.device.type == "cpu" else max(1, _TOGETHER["cuda"] // n**2)
-        )  # as caches like it
-        parts = [self._pair_sums(datasets.sets(slice(k, k + sets))) for k in range(0, len(datasets.x), sets)]
-        return torch.cat(parts) / (n * (n - 1))
-
     def _pair_sums(self, datasets: ScoredPoints) -> Tensor:
         x, s, d = datasets.x, datasets.score, datasets.dim
-        square, own = x.square().sum(-1), (x * s).sum(-1)
+        square, inner = x.square().sum(-1), (x * s).sum(-1)
         cross = x @ s.mT
         distance = (square[..., :, None] + square[..., None, :] - 2 * x @ x.mT).clamp(min=0)
-        product = own[..., :, None] + own[..., None, :] - cross - cross.mT  # (s - s').(x - x')
+        product = inner[..., :, None] + inner[..., None, :] - cross - cross.mT  # (s - s').(x - x')
         terms = torch.stack([s @ s.mT, product, distance, torch.ones_like(product)], 1).flatten(2)
         h = self.bandwidths[0] * self.median
         kernel = torch.exp(distance / (-2 * h * h))
         kernel.diagonal(dim1=-2, dim2=-1).zero_()
-        found = []
+        sums = []
         for _ in self.bandwidths:
             score, slope, far, count = (terms @ kernel.flatten(1)[..., None])[..., 0].unbind(1)
-            found.append(score + (slope + d * count) / h**2 - far / h**4)
+            sums.append(score + (slope + d * count) / h**2 - far / h**4)
             kernel, h = kernel.square().square_(), h / 2
-        return torch.stack(found, -1)
+        return torch.stack(sums, -1)
 
     def signed(self, points: ScoredPoints, signs: Tensor) -> Tensor:
         """By the kernels themselves where pairs of points are fewer than values at frequencies."""
@@ -157,21 +152,21 @@ class PreparedKernels:
                     for wave in (cos, sin)
                 )
                 squares[:, k] += _length(even, odd, w[at])
-        own = points.score.square().sum()
-        return (squares / len(self.frequencies) - self._diagonal(own, n)) / (n * (n - 1))
+        diagonal = self._diagonal(points.score.square().sum(), n)
+        return (squares / len(self.frequencies) - diagonal) / (n * (n - 1))
 
-    def _diagonal(self, own: Tensor, n: int) -> Tensor:
+    def _diagonal(self, score_length: Tensor, n: int) -> Tensor:
         """(..., bandwidths): the sum over points of |xi|^2 = |s|^2 + |w|^2, in the mean over frequencies."""
-        rough = self.frequencies.to(own).square().sum(-1).mean() * n
-        return torch.stack([own + 4**k * rough for k in range(self.size)], -1)
+        rough = self.frequencies.to(score_length).square().sum(-1).mean() * n
+        return torch.stack([score_length + 4**k * rough for k in range(self.size)], -1)
 
     def _waves(self, x: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Frequencies, cosines and sines at each bandwidth, (f, d) and (..., n, f)."""
         angle = x @ self.frequencies.mT
-        cos, sin, one = angle.cos(), angle.sin(), torch.ones((), dtype=x.dtype, device=x.device)
+        cos, sin, unit = angle.cos(), angle.sin(), torch.ones((), dtype=x.dtype, device=x.device)
         for k in range(self.size):
             yield 2**k * self.frequencies, cos, sin
-            cos, sin = torch.addcmul(-one, cos, cos, value=2), torch.addcmul(0 * one, sin, cos, value=2)
+            cos, sin = torch.addcmul(-unit, cos, cos, value=2), torch.addcmul(0 * unit, sin, cos, value=2)
 
     def numbers(self, seen: Seen) -> Mapping[str, Tensor]:
         return {f"kernel at {h:g}": seen.fair[..., k] for k, h in enumerate(self.bandwidths)}

@@ -18,7 +18,10 @@ import torch
 from torch import Tensor
 
 from steincritic.data.points import ScoredPoints
+from steincritic.errors import InputError
 from steincritic.models.base import Model
+from steincritic.stein.divergence import exact
+from steincritic.stein.operator import stein_values
 
 _SKEWEST = 2.0  # of an entry, what is taken out of it
 _TAIL = (0.05, 4.0)  # skewness of a number, least and most that is believed
@@ -166,7 +169,7 @@ class Entries:
     size: Callable[[Tensor], Tensor]  # from an entry to the number
 
     @classmethod
-    def one(cls, number: Tensor, columns: Sequence[int]) -> "Entries":
+    def joint(cls, number: Tensor, columns: Sequence[int]) -> "Entries":
         """A number that is about many columns at once."""
         return cls(number.reshape(1), (tuple(columns),), lambda value: value)
 
@@ -266,8 +269,8 @@ class Tail:
         upper = torch.special.gammaincc(shape.expand_as(x), x)
         far = x - (shape - 1) * x.clamp(min=1e-300).log() + torch.lgamma(shape)  # leading term
         far = far - torch.log(x / (x - shape + 1).clamp(min=1e-3))
-        found = torch.where(upper > math.exp(-_BEYOND), -upper.clamp(min=1e-300).log(), far)
-        return torch.where(sd > 0, found, 0.0)
+        evidence = torch.where(upper > math.exp(-_BEYOND), -upper.clamp(min=1e-300).log(), far)
+        return torch.where(sd > 0, evidence, 0.0)
 
 
 def normal_evidence(size: Tensor) -> Tensor:
@@ -304,12 +307,12 @@ def directions(matrix: Tensor) -> tuple[Tensor, Tensor]:
     both = both + (math.sqrt(2) - 1) * torch.diag_embed(both.diagonal(dim1=-2, dim2=-1))
     fourth = (both @ both).square().sum((-1, -2), keepdim=True) ** 0.25  # of the sum of fourth powers
     unit = both / fourth.clamp(min=1e-30)
-    one = torch.eye(both.shape[-1], dtype=both.dtype, device=both.device)
-    return _end(-unit, one) * fourth[..., 0, 0], _end(unit, one) * fourth[..., 0, 0]
+    identity = torch.eye(both.shape[-1], dtype=both.dtype, device=both.device)
+    return _end(-unit, identity) * fourth[..., 0, 0], _end(unit, identity) * fourth[..., 0, 0]
 
 
-def _end(unit: Tensor, one: Tensor) -> Tensor:
-    power = (one + unit) / 2
+def _end(unit: Tensor, identity: Tensor) -> Tensor:
+    power = (identity + unit) / 2
     for _ in range(5):
         power = power @ power
     weights = power.square().sum((-1, -2)).clamp(min=1e-30)
@@ -351,3 +354,55 @@ def combined(evidence: Tensor, weights: Tensor) -> Tensor:
     if not evidence.shape[-1]:  # nothing was looked at
         return evidence.sum(-1)
     return torch.logsumexp(evidence + weights.log(), dim=-1)
+
+
+@dataclass(frozen=True)
+class Field:
+    """A question of your own ("my physics says this should vanish"): one number per dataset.
+
+    It comes from a function of the points, in the units of the data.
+
+    Args:
+        function: (m, d) points to (m, d), a vector field whose Stein values s.f + div f are averaged; or to
+            (m,), any value per point, whose mean is compared with that of the model's draws.
+        name: of the lens.
+    """
+
+    function: Callable[[Tensor], Tensor]
+    name: str = "field"
+    whitened: bool = False
+    own_units: bool = True
+
+    def needs_draws(self, x: Tensor) -> bool:
+        """Is it a value per point, whose mean under the model is not known?"""
+        return torch.as_tensor(self.function(x[:2])).ndim != 2
+
+    def prepare(self, draws: ScoredPoints, *, n: int, seed: int) -> "PreparedField":
+        return PreparedField(self.function, self.name)
+
+
+@dataclass(frozen=True)
+class PreparedField:
+    means: ClassVar[bool] = True
+    centered: ClassVar[bool] = True
+    function: Callable[[Tensor], Tensor]
+    name: str
+
+    @property
+    def size(self) -> int:
+        return 1
+
+    def entries(self, datasets: ScoredPoints, seeds: Sequence[int]) -> Tensor:
+        x, score = datasets.x.flatten(0, 1), datasets.score.flatten(0, 1)
+        values = torch.as_tensor(self.function(x)).detach()
+        if values.shape == x.shape and values.ndim == 2:
+            values = stein_values(score, *exact(self.function, x)).detach()
+        if values.shape != (len(x),):
+            raise InputError(
+                f"lens {self.name!r} must map points {tuple(x.shape)} to a field of that shape or to "
+                f"one value per point ({len(x)},), got {tuple(values.shape)}"
+            )
+        return values.view(len(datasets.x), -1).mean(1, keepdim=True)
+
+    def numbers(self, seen: Seen) -> Mapping[str, Tensor]:
+        return {self.name: normal_evidence(seen.fair[..., 0])}

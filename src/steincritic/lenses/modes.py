@@ -116,7 +116,7 @@ class PreparedModes:
         }
         if self.paired and self.dim > 1:
             plain = seen.plain[..., 2 * self.dim :].unflatten(-1, (2, self.dim, self.dim))
-            wide, narrow = (each.amax(-1) for each in directions(plain))
+            wide, narrow = (widths.amax(-1) for widths in directions(plain))
             out |= {
                 "pair within a mode": normal_evidence(self._pairs(second).abs().amax(-1)),
                 "second within modes": second.square().sum((-1, -2)),

@@ -36,6 +36,7 @@ from steincritic.lenses.lens import (
 _ALIKE = ("shift, all alike", "skewness, all alike", "tails, all alike", "scale", "radial tails")
 DIRECTIONS = ("wide direction", "narrow direction")
 MOST_PAIRED = 200  # coordinates up to which all pairs are looked at
+MOST_DEPENDENT = 60  # the same beyond correlation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,18 +126,14 @@ class PreparedMoments:
             "spread, many": spread.square().sum(-1),
         }
         if self.paired and self.dim > 1:
-            out |= self._of_pairs(plain["second"], fair["second"])
+            matrix = fair["second"].unflatten(-1, (self.dim, self.dim))
+            out |= {
+                "pair": normal_evidence(pairs_of(matrix).abs().amax(-1)),
+                "second, many": matrix.square().sum((-1, -2)),
+            }
+            ends = directions(plain["second"].unflatten(-1, (self.dim, self.dim)))
+            out |= dict(zip(DIRECTIONS, ends, strict=True))
         return out
-
-    def _of_pairs(self, plain: Tensor, fair: Tensor) -> dict[str, Tensor]:
-        plain, fair = (t.unflatten(-1, (self.dim, self.dim)) for t in (plain, fair))
-        wide, narrow = directions(plain)
-        return {
-            "pair": normal_evidence(pairs_of(fair).abs().amax(-1)),
-            "second, many": fair.square().sum((-1, -2)),
-            "wide direction": wide,
-            "narrow direction": narrow,
-        }
 
     def by_entry(self, seen: Seen) -> dict[str, Entries]:
         """What is about many columns counts without the loudest of them, so that one is not all."""
@@ -157,14 +154,13 @@ class PreparedMoments:
         if self.paired:
             pairs = pairs_of(fair["second"].unflatten(-1, (self.dim, self.dim)))
             out["pair"] = Entries(pairs, pair_columns(self.dim), normal_evidence)
-            out |= {number: self._direction(plain["second"], number) for number in DIRECTIONS}
+            for k, number in enumerate(DIRECTIONS):
+                rest = self._pairs_alone(plain["second"])
+                loading = self.loadings(plain["second"], number).abs()
+                rest[loading.argmax()] = rest[:, loading.argmax()] = 0
+                about = (loading >= loading.max() / 2).nonzero()[:, 0].tolist()
+                out[number] = Entries.joint(directions(rest)[k], about)
         return out
-
-    def _direction(self, second: Tensor, number: str) -> Entries:
-        rest, loading = self._pairs_alone(second), self.loadings(second, number).abs()
-        rest[loading.argmax()] = rest[:, loading.argmax()] = 0
-        columns = (loading >= loading.max() / 2).nonzero()[:, 0].tolist()
-        return Entries.one(directions(rest)[DIRECTIONS.index(number)], columns)
 
     def loadings(self, second: Tensor, number: str) -> Tensor:
         """(d,) of the direction in which pairs of columns are most off."""
@@ -177,3 +173,77 @@ class PreparedMoments:
         matrix: Tensor = second.unflatten(-1, (self.dim, self.dim))
         both: Tensor = (matrix + matrix.mT) / 2
         return both.fill_diagonal_(0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dependence:
+    """Pairs of coordinates that depend on each other beyond their correlation: third and fourth moments.
+
+    | Stein value | large where |
+    |---|---|
+    | x_j (x_k s_k + 1) | x_j goes with the square of x_k: a bend, or a spread that grows |
+    | (x_j^2 - 1)(x_k s_k + 1) | x_j and x_k are extreme together |
+    """
+
+    name: ClassVar[str] = "dependence"
+    whitened: bool = False
+    clip: float | None = None
+
+    def prepare(self, draws: ScoredPoints, *, n: int, seed: int) -> "PreparedDependence":
+        return PreparedDependence(draws.dim, self.clip)
+
+
+@dataclass(frozen=True)
+class PreparedDependence:
+    means: ClassVar[bool] = True
+    centered: ClassVar[bool] = True
+    dim: int
+    clip: float | None = None
+
+    @property
+    def looks(self) -> bool:
+        return 1 < self.dim <= MOST_DEPENDENT
+
+    @property
+    def left_out(self) -> str | None:
+        if self.dim <= MOST_DEPENDENT:
+            return None
+        columns = f"{self.dim} columns are more than {MOST_DEPENDENT}"
+        return f"Dependence beyond correlation was left out: {columns}."
+
+    @property
+    def size(self) -> int:
+        return 2 * self.dim**2 if self.looks else 0
+
+    def entries(self, datasets: ScoredPoints, seeds: Sequence[int]) -> Tensor:
+        (x, slope), n = clipped(datasets.x, self.clip), len(datasets)
+        if not self.looks:
+            return x.new_zeros(len(x), 0)
+        stein = x * datasets.score + slope
+        bend, extreme = x.mT @ stein / n, (x * x - 1).mT @ stein / n
+        return torch.cat([bend.flatten(-2), extreme.flatten(-2)], -1)
+
+    def numbers(self, seen: Seen) -> Mapping[str, Tensor]:
+        if not self.looks:
+            return {}
+        bend, extreme = seen.fair.unflatten(-1, (2, self.dim, self.dim)).unbind(-3)
+        off = ~torch.eye(self.dim, dtype=torch.bool, device=bend.device)
+        bends, extremes = bend[..., off], pairs_of(extreme)
+        return {
+            "bend": normal_evidence(bends.abs().amax(-1)),
+            "bends, many": bends.square().sum(-1),
+            "extreme together": normal_evidence(extremes.abs().amax(-1)),
+            "extremes, many": extremes.square().sum(-1),
+        }
+
+    def by_entry(self, seen: Seen) -> dict[str, Entries]:
+        """A bend is about (j, k) where x_j goes with the square of x_k."""
+        if not self.looks:
+            return {}
+        bend, extreme = seen.fair.unflatten(-1, (2, self.dim, self.dim)).unbind(-3)
+        off = ~torch.eye(self.dim, dtype=torch.bool)
+        ordered = tuple(tuple(pair) for pair in off.nonzero().tolist())
+        return {
+            "bend": Entries(bend[off.to(bend.device)], ordered, normal_evidence),
+            "extreme together": Entries(pairs_of(extreme), pair_columns(self.dim), normal_evidence),
+        }

@@ -88,7 +88,14 @@ class Noise:
         kind = PreparedNoise if known is None else SignedNoise
         if known is None and not drawn:
             return kind.nothing(points.dim, "it needs draws of the model, or its noised score")
-        draws = points if drawn else _pilot(model, points, seed=seed)
+        draws = points
+        if not drawn:  # draws that no dataset is made of; nearly draws where only noised scores are known
+            pilot = derive(seed, "pilot")
+            if isinstance(model, SamplingModel):
+                draws = sample_points(model, PILOT, seed=pilot, like=points.x)
+            else:
+                assert isinstance(model, NoisedModel)
+                draws = score_points(model, ladder_draws(model, points.x, PILOT, seed=pilot))
         native = noise_levels(known)
         frame = Frame.by_scores(draws)
         if native is not None:  # one standard deviation for all coordinates
@@ -101,25 +108,15 @@ class Noise:
         if native is not None:
             unit = float(frame.scale[0])
             levels = tuple(dict.fromkeys(nearest_level(native, level * unit) / unit for level in levels))
-        noised = tuple(_noised(known, x, level * frame.scale) for level in levels)
+        noised = tuple(
+            known.with_noise(noise_for(known, level * frame.scale))
+            if isinstance(known, NoisedModel)
+            else KernelNoise(x[:_KERNELS], level * frame.scale)
+            for level in levels
+        )
         plain = kind(frame, modes, levels, noised, self.copies, derive(seed, "noise"))
         source = generator(seed, "contrasts")
         return replace(plain, contrasts=tuple(_contrasts(v, source) for v in plain.by_mode(x[:_CONTRASTED])))
-
-
-def _pilot(model: Model | None, points: ScoredPoints, *, seed: int) -> ScoredPoints:
-    """Draws that no dataset is made of; nearly draws where the model knows its noised scores alone."""
-    seed = derive(seed, "pilot")
-    if isinstance(model, SamplingModel):
-        return sample_points(model, PILOT, seed=seed, like=points.x)
-    assert isinstance(model, NoisedModel)
-    return score_points(model, ladder_draws(model, points.x, PILOT, seed=seed))
-
-
-def _noised(model: Model | None, draws: Tensor, sd: Tensor) -> Model:
-    if isinstance(model, NoisedModel):
-        return model.with_noise(noise_for(model, sd))
-    return KernelNoise(draws[:_KERNELS], sd)
 
 
 def _contrasts(values: Tensor, source: torch.Generator) -> Tensor:
@@ -129,10 +126,10 @@ def _contrasts(values: Tensor, source: torch.Generator) -> Tensor:
     if k < 3:
         return values.new_zeros(k, 0)
     variances, axes = torch.linalg.eigh(values.T.cov())
-    kept = variances > _FLAT * variances[-1]
-    turn = torch.linalg.qr(torch.randn(int(kept.sum()), int(kept.sum()), generator=source)).Q
-    found: Tensor = axes[:, kept] / variances[kept].sqrt() @ turn.to(values)
-    return found
+    mask = variances > _FLAT * variances[-1]
+    turn = torch.linalg.qr(torch.randn(int(mask.sum()), int(mask.sum()), generator=source)).Q
+    contrasts: Tensor = axes[:, mask] / variances[mask].sqrt() @ turn.to(values)
+    return contrasts
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,15 +174,15 @@ class FarModes:
 def _spanning(centers: Tensor) -> list[float]:
     """Lengths of the edges of the shortest tree between centers."""
     distance = torch.cdist(centers, centers)
-    reach, found = distance[0].clone(), []
+    reach, edges = distance[0].clone(), []
     outside = torch.ones(len(centers), dtype=torch.bool, device=centers.device)
     outside[0] = False
     for _ in range(len(centers) - 1):
         nearest = int(reach.masked_fill(~outside, torch.inf).argmin())
-        found.append(float(reach[nearest]))
+        edges.append(float(reach[nearest]))
         outside[nearest] = False
         reach = torch.minimum(reach, distance[nearest])
-    return found
+    return edges
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,13 +230,13 @@ class PreparedNoise:
         """By level, (m, k) of (m, d) points: Stein values of each mode, in the mean over copies."""
         if self.modes is None:
             return []
-        z, found = noise_of(x, self.copies, seed=self.seed), []
+        z, by_level = noise_of(x, self.copies, seed=self.seed), []
         for level, model in zip(self.levels, self.noised, strict=True):
             y = (x[:, None] + (level * self.frame.scale).to(x) * z).flatten(0, 1)
             points = self.frame.enter(score_points(model, y, name="points with noise"))
             values = self.modes.stein_values(points, level**2)
-            found.append(values.view(len(x), self.copies, -1).mean(1))
-        return found
+            by_level.append(values.view(len(x), self.copies, -1).mean(1))
+        return by_level
 
     def numbers(self, seen: Seen) -> Mapping[str, Tensor]:
         out: dict[str, Tensor] = {}

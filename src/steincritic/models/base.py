@@ -89,6 +89,13 @@ class Described:
         return ""
 
 
+def pass_on(model: object, wrapper: object, *names: str) -> None:
+    """What a model has of these goes to the model made of it."""
+    for name in names:
+        if hasattr(model, name):
+            setattr(wrapper, name, getattr(model, name))
+
+
 Score: TypeAlias = Callable[[Tensor], Tensor]
 Sampler: TypeAlias = Callable[[int, int], Tensor]  # n and seed to (n, d)
 # What `as_model` takes; the last stands for objects of other libraries, recognized by their class.
@@ -143,7 +150,7 @@ def as_model(obj: ModelLike) -> Model:
     an energy `nn.Module` E(x) with q ∝ exp(-E), or a module with `log_prob(x)`; a callable log-density,
     normalized or not; flows of zuko and normflows; mixtures and kernel densities of scikit-learn; frozen
     distributions of scipy.stats; a log-density that went through `jax.jit`; NumPyro distributions;
-    models of PyMC, PyStan and BridgeStan; posteriors of sbi; an OpenMM context. What cannot be recognized
+    models of PyMC and BridgeStan; posteriors of sbi; an OpenMM context. What cannot be recognized
     (a NumPyro model, a diffusion net) has its own class in `sc.models`. A distribution on a half-line,
     in a box or on a simplex becomes a `BoundedModel`.
 
@@ -154,6 +161,7 @@ def as_model(obj: ModelLike) -> Model:
     from steincritic.models.adapters import adapt
     from steincritic.models.bounded import BoundedModel
     from steincritic.models.conditional import is_conditional
+    from steincritic.models.coordinates import of_distribution
     from steincritic.models.density import (
         DistributionModel,
         EnergyModel,
@@ -161,13 +169,12 @@ def as_model(obj: ModelLike) -> Model:
         ModuleDensity,
         PairModel,
     )
-    from steincritic.models.supports import of_distribution
 
     if (model := adapt(obj)) is not None:  # first: estimators of scikit-learn have another kind of score
         return model
     if isinstance(obj, Distribution):
-        within, own = of_distribution(obj), DistributionModel(obj)
-        return own if within is None else BoundedModel(own, within)
+        within, distribution = of_distribution(obj), DistributionModel(obj)
+        return distribution if within is None else BoundedModel(distribution, within)
     if is_conditional(obj):
         raise InputError(
             "a model of y given x is tested with its target: pass target='NAME' (--target NAME) to gof_test "

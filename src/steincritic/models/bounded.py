@@ -10,7 +10,7 @@ the boundary factor too. Only the score of x is needed.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -19,10 +19,17 @@ from torch.distributions import Distribution
 from torch.distributions.constraints import Constraint
 
 from steincritic.errors import InputError, ModelError
-from steincritic.models.base import Described, ModelLike, as_model
-from steincritic.models.coordinates import Bounds, Box, Coordinates, Simplex, as_box
+from steincritic.models.base import Described, ModelLike, as_model, dimension, fitted_points, pass_on
+from steincritic.models.coordinates import (
+    Bounds,
+    Box,
+    Coordinates,
+    Simplex,
+    as_box,
+    of_constraint,
+    of_distribution,
+)
 from steincritic.models.density import LogDensity
-from steincritic.models.supports import of_constraint, of_distribution
 from steincritic.rng import derive
 from steincritic.shapes import PerPoint, Points
 
@@ -47,19 +54,22 @@ class BoundedModel(Described):
 
     def __init__(self, model: ModelLike, coordinates: Coordinates | Bounds) -> None:
         adapted = as_model(model)
-        own: Any = adapted.model if isinstance(adapted, BoundedModel) else adapted
-        made: Any = coordinates
-        if isinstance(coordinates, str | Mapping | Sequence):
-            made = as_box(coordinates, _columns(own, coordinates))
-        self.model: Any = own
-        self.coordinates: Coordinates = made
-        self.score = own.score
-        self.dim = self.coordinates.dim or getattr(own, "dim", None)
+        self.model: Any = adapted.model if isinstance(adapted, BoundedModel) else adapted
+        self.dim = dimension(self.model)
+        if isinstance(coordinates, Box | Simplex):
+            self.coordinates: Coordinates = coordinates
+        else:
+            if self.dim is None and isinstance(coordinates, str | Mapping):
+                raise InputError(
+                    "the model does not state its number of columns: give bounds as one pair each"
+                )
+            columns = len(coordinates) if self.dim is None else self.dim
+            self.coordinates = as_box(coordinates, [f"x{j + 1}" for j in range(columns)])
+        self.dim = self.coordinates.dim or self.dim
+        self.score = self.model.score
         self.cut = 0.0  # share of the last draws that lay outside
-        for name in ("log_prob", "columns", "like", "fitted_to"):
-            if hasattr(own, name):
-                setattr(self, name, getattr(own, name))
-        if hasattr(own, "sample"):
+        pass_on(self.model, self, "log_prob", "columns", "like", "fitted_to")
+        if hasattr(self.model, "sample"):
             self.sample = self._sample
         self.unbounded = UnboundedModel(self)
 
@@ -67,22 +77,22 @@ class BoundedModel(Described):
         return type(self.model).__name__
 
     def _sample(self, n: int, *, seed: int = 0) -> Points:
-        x = torch.as_tensor(self.model.sample(n, seed=seed)).detach()
-        if x.ndim != 2:
-            raise ModelError(f"model.sample({n}) must return shape ({n}, d), got {tuple(x.shape)}")
-        outside, on_edge = self.coordinates.lost(x)
-        kept = x[~(outside | on_edge).any(-1)]
-        self.cut = 1 - len(kept) / len(x)
-        if len(kept) < _LEAST_KEPT * n:
-            raise ModelError(
-                f"{len(kept)} of {n} draws of the model lie within its bounds: are bounds and sampler in the "
-                "same coordinates?"
-            )
-        parts, k = [kept], 0
+        parts: list[Points] = []
         while sum(map(len, parts)) < n:
-            k += 1
-            more = torch.as_tensor(self.model.sample(n, seed=derive(seed, "within bounds", k))).detach()
-            parts.append(more[~torch.stack(self.coordinates.lost(more)).any(0).any(-1)])
+            again = derive(seed, "within bounds", len(parts)) if parts else seed
+            x = torch.as_tensor(self.model.sample(n, seed=again)).detach()
+            if x.ndim != 2:
+                raise ModelError(f"model.sample({n}) must return shape ({n}, d), got {tuple(x.shape)}")
+            outside, on_edge = self.coordinates.lost(x)
+            parts.append(x[~(outside | on_edge).any(-1)])
+            if len(parts) > 1:
+                continue
+            self.cut = 1 - len(parts[0]) / len(x)
+            if len(parts[0]) < _LEAST_KEPT * n:
+                raise ModelError(
+                    f"{len(parts[0])} of {n} draws of the model lie within its bounds: are bounds and "
+                    "sampler in the same coordinates?"
+                )
         return torch.cat(parts)[:n]
 
 
@@ -90,31 +100,27 @@ class UnboundedModel(Described):
     """A bounded model in coordinates without bounds, Jacobian included."""
 
     def __init__(self, bounded: BoundedModel) -> None:
-        self.bounded = bounded
-        self._own: Any = bounded
+        self.bounded: Any = bounded
         self.coordinates = bounded.coordinates
         self.dim = bounded.dim
         if self.dim is not None and isinstance(self.coordinates, Simplex):
             self.dim -= 1
-        for name in ("columns", "like"):
+        pass_on(bounded, self, "columns", "like")
+        for name in ("log_prob", "sample"):
             if hasattr(bounded, name):
-                setattr(self, name, getattr(bounded, name))
-        if hasattr(bounded, "log_prob"):
-            self.log_prob = self._log_prob
-        if hasattr(bounded, "sample"):
-            self.sample = self._sample
+                setattr(self, name, getattr(self, f"_{name}"))
         if hasattr(bounded.model, "effective_sample_size"):
             self.effective_sample_size = lambda z: bounded.model.effective_sample_size(self._at(z))
-        if isinstance(kept := getattr(bounded, "fitted_to", None), Tensor):
-            self.fitted_to = self.coordinates.unconstrain(kept.double()).to(kept)
+        if (points := fitted_points(bounded)) is not None:
+            self.fitted_to = self.coordinates.unconstrain(points.double()).to(points)
 
     def _about(self) -> str:
-        return repr(self._own)
+        return repr(self.bounded)
 
     @property
     def cut(self) -> float:
         """Share of the last draws that lay outside of the bounds and were left out."""
-        return float(self._own.cut)
+        return float(self.bounded.cut)
 
     def _at(self, z: Points) -> Points:
         """x, in the precision of z."""
@@ -122,22 +128,21 @@ class UnboundedModel(Described):
 
     def score(self, z: Points) -> Points:
         x = self._at(z)
-        score = torch.as_tensor(self._own.score(x)).detach()
+        score = torch.as_tensor(self.bounded.score(x)).detach()
         if score.shape != x.shape:
             raise ModelError(
                 f"model.score must return the shape of its argument, {tuple(x.shape)}; got "
                 f"{tuple(score.shape)}"
             )
-        pulled = self.coordinates.pulled(z.detach().double(), score.to(z).double())
-        return pulled.to(z)
+        return self.coordinates.pulled(z.double(), score.to(z).double()).to(z)
 
     def _log_prob(self, z: Points) -> PerPoint:
         x, log_jacobian = self.coordinates.constrain(z.double())
-        value: Tensor = torch.as_tensor(self._own.log_prob(self.coordinates.inward(x.to(z))))
+        value: Tensor = torch.as_tensor(self.bounded.log_prob(self.coordinates.inward(x.to(z))))
         return value.to(z) + log_jacobian.to(z)
 
     def _sample(self, n: int, *, seed: int = 0) -> Points:
-        x: Tensor = self._own.sample(n, seed=seed)
+        x: Tensor = self.bounded.sample(n, seed=seed)
         return self.coordinates.unconstrain(x.double()).to(x)
 
 
@@ -148,17 +153,8 @@ def unbounded(model: Any) -> Any:
 
 def coordinates_of(model: object) -> Coordinates | None:
     """The coordinates of a model with bounds, and of what is made of one."""
-    found = getattr(model, "coordinates", None)
-    return found if isinstance(found, Box | Simplex) else None
-
-
-def _columns(model: Any, bounds: Any) -> list[str]:
-    dim = getattr(model, "dim", None)
-    if not isinstance(dim, int):
-        if isinstance(bounds, str | Mapping):
-            raise InputError("the model does not state its number of columns: give bounds as one pair each")
-        dim = len(bounds)
-    return [f"x{j + 1}" for j in range(dim)]
+    coordinates = getattr(model, "coordinates", None)
+    return coordinates if isinstance(coordinates, Box | Simplex) else None
 
 
 class BoundedDensity(LogDensity):
@@ -183,13 +179,13 @@ class BoundedDensity(LogDensity):
         *,
         dim: int | None = None,
     ) -> None:
-        own = LogDensity(log_prob)
-        made = of_distribution(support) if isinstance(support, Distribution) else of_constraint(support)
-        self._within = made or Box(-math.inf, math.inf)
+        within = of_distribution(support) if isinstance(support, Distribution) else of_constraint(support)
+        self._within: Coordinates = within or Box(-math.inf, math.inf)
+        density = LogDensity(log_prob)
 
         def joint(x: Points) -> PerPoint:
             theta, log_jacobian = self._within.constrain(x)
-            return (own.log_prob(theta) + log_jacobian).to(x)
+            return (density.log_prob(theta) + log_jacobian).to(x)
 
         super().__init__(joint, dim=dim)
 
@@ -200,10 +196,10 @@ class BoundedDensity(LogDensity):
     def unconstrain(self, draws: Any) -> Points:
         """Draws (n, d) of the parameters as points."""
         theta = torch.as_tensor(draws).detach()
-        lost = self._within.lost(theta)[0].any(-1)
-        if bool(lost.any()):
+        outside = self._within.lost(theta)[0].any(-1)
+        if bool(outside.any()):
             raise InputError(
-                f"{int(lost.sum())} of {len(theta)} draws lie outside of the parameters' bounds, the first "
-                f"is row {int(lost.nonzero()[0, 0])}; pass draws of the parameters themselves"
+                f"{int(outside.sum())} of {len(theta)} draws lie outside of the parameters' bounds, the "
+                f"first is row {int(outside.nonzero()[0, 0])}; pass draws of the parameters themselves"
             )
         return self._within.unconstrain(self._within.inward(theta))

@@ -1,12 +1,32 @@
-"""Coordinates without bounds of half-lines, boxes and simplexes, and bounds as users write them."""
+"""Coordinates without bounds of half-lines, boxes and simplexes: by bounds of a user, or by supports."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from itertools import groupby
+from typing import Any, Literal, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid, softplus
+from torch.distributions import (
+    Distribution,
+    Independent,
+    MixtureSameFamily,
+    TransformedDistribution,
+    VonMises,
+    biject_to,
+    constraints,
+)
+from torch.distributions.transforms import (
+    AffineTransform,
+    CatTransform,
+    ComposeTransform,
+    IndependentTransform,
+    StickBreakingTransform,
+    Transform,
+)
+from torch.nn.functional import logsigmoid, pad
 
 from steincritic.errors import InputError, did_you_mean, listed
 from steincritic.shapes import PerPoint, Points
@@ -19,98 +39,66 @@ _SUM = 1e-3  # from 1, of a row on the simplex: rounded to three digits
 _SHOWN = 5  # rows that a message names
 
 
-class Coordinates(Protocol):
-    """The way from bounded columns x to coordinates z without bounds, and back."""
+class Bijection(ABC):
+    """The way from bounded columns x to coordinates z without bounds, and back, by a transform of torch."""
 
-    dim: int | None  # columns; None for any number of them
+    @abstractmethod
+    def transform(self, like: Tensor) -> Transform:
+        """From z to x, for rows of that width, precision and device."""
 
     def constrain(self, z: Points) -> tuple[Points, PerPoint]:
         """x, and the logarithm of the Jacobian's determinant."""
-        ...
+        transform = self.transform(z)
+        x = transform(z)
+        return x, transform.log_abs_det_jacobian(z, x)
 
     def unconstrain(self, x: Points) -> Points:
         """z of rows inside."""
-        ...
+        z: Tensor = self.transform(x).inv(x)
+        return z
 
     def pulled(self, z: Points, score: Points) -> Points:
         """The score of z from that of x."""
-        ...
-
-    def lost(self, x: Points) -> tuple[Tensor, Tensor]:
-        """(n, d) masks: values outside, and values exactly on an edge."""
-        ...
-
-    def inward(self, x: Points) -> Points:
-        """Values that rounding put on an edge, moved inside by as little as can be."""
-        ...
-
-    def names(self, names: Sequence[str]) -> tuple[str, ...]:
-        """What the coordinates z are called."""
-        ...
-
-    def wanted(self, name: str, column: int) -> str:
-        """Where a column must lie, in words."""
-        ...
+        with torch.enable_grad():
+            z = z.detach().requires_grad_()
+            x, log_jacobian = self.constrain(z)
+            (pulled,) = torch.autograd.grad((x * score.detach()).sum() + log_jacobian.sum(), z)
+        return pulled
 
 
-class Box:
+class Box(Bijection):
     """Each column with its own bounds: log(x - low), -log(high - x), the logit between two, or x itself."""
 
     def __init__(self, low: Any, high: Any) -> None:
         low, high = (torch.as_tensor(edge, dtype=torch.float64) for edge in (low, high))
         self.low, self.high = torch.broadcast_tensors(low, high)
-        if not bool((self.low < self.high).all()):
-            raise InputError(f"bounds need low < high, got {self.low.tolist()} and {self.high.tolist()}")
-        self.dim = None if self.low.ndim == 0 else len(self.low)
+        self.dim = None if self.low.ndim == 0 else len(self.low)  # None for any number of columns
 
-    def _kinds(self, like: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Low and high, and where there is a lower bound alone, an upper one alone, or both."""
-        low, high = self.low.to(like), self.high.to(like)
-        below, above = low.isfinite(), high.isfinite()
-        return (
-            low.nan_to_num(0, 0, 0),
-            high.nan_to_num(0, 0, 0),
-            below & ~above,
-            above & ~below,
-            below & above,
-        )
-
-    def constrain(self, z: Points) -> tuple[Points, PerPoint]:
-        low, high, lower, upper, both = self._kinds(z)
-        away = torch.where(lower, z, torch.where(upper, -z, 0)).exp()  # from the edge of a half-line
-        x = torch.where(lower, low + away, torch.where(upper, high - away, z))
-        x = torch.where(both, low + (high - low) * z.sigmoid(), x)
-        inner = torch.where(both, high - low, 1).log() - softplus(z) - softplus(-z)
-        log_slope = torch.where(lower, z, torch.where(upper, -z, torch.where(both, inner, 0)))
-        return x, log_slope.sum(-1)
-
-    def unconstrain(self, x: Points) -> Points:
-        low, high, lower, upper, both = self._kinds(x)
-        from_low, from_high = (
-            torch.where(kind | both, away, 1).log() for kind, away in ((lower, x - low), (upper, high - x))
-        )
-        bounded = torch.where(lower, from_low, -from_high)
-        return torch.where(both, from_low - from_high, torch.where(lower | upper, bounded, x))
-
-    def pulled(self, z: Points, score: Points) -> Points:
-        low, high, lower, upper, both = self._kinds(z)
-        share = z.sigmoid()
-        away = torch.where(lower, z, torch.where(upper, -z, 0)).exp()  # 1 where there is no bound
-        slope = torch.where(both, (high - low) * share * (-z).sigmoid(), away)
-        change = torch.where(both, 1 - 2 * share, lower.to(z) - upper.to(z))
-        return slope * score + change
+    def transform(self, like: Tensor) -> Transform:
+        width = like.shape[-1]
+        kinds = zip(*(edge.isfinite().expand(width).tolist() for edge in (self.low, self.high)), strict=True)
+        # columns side by side whose edges are of one kind go together
+        runs = [(*kind, len(list(columns))) for kind, columns in groupby(kinds)]
+        lengths = [length for *_, length in runs]
+        edges = (edge.to(like).expand(width).split(lengths) for edge in (self.low, self.high))
+        parts = [
+            _of_columns(low if below else None, high if above else None)
+            for (below, above, _), low, high in zip(runs, *edges, strict=True)
+        ]
+        return IndependentTransform(CatTransform(parts, dim=-1, lengths=lengths), 1)
 
     def lost(self, x: Points) -> tuple[Tensor, Tensor]:
+        """(n, d) masks: values outside, and values exactly on an edge."""
         low, high = self.low.to(x), self.high.to(x)
         return (x < low) | (x > high), (x == low) | (x == high)
 
     def inward(self, x: Points) -> Points:
+        """Values that rounding put on an edge, moved inside by as little as can be."""
         low, high = (edge.to(x).expand_as(x) for edge in (self.low, self.high))
         return torch.minimum(torch.maximum(x, low.nextafter(high)), high.nextafter(low))
 
     def names(self, names: Sequence[str]) -> tuple[str, ...]:
-        edges = zip(*(edge.expand(len(names)).tolist() for edge in (self.low, self.high)), strict=True)
-        return tuple(_free_name(name, *edge) for name, edge in zip(names, edges, strict=True))
+        return tuple(_free_name(name, *self.ends(j)) for j, name in enumerate(names))
 
     def ends(self, column: int) -> tuple[float, float]:
         low, high = (float(edge[column] if edge.ndim else edge) for edge in (self.low, self.high))
@@ -118,11 +106,20 @@ class Box:
 
     def wanted(self, name: str, column: int) -> str:
         low, high = self.ends(column)
-        if math.isinf(high):
-            return f"{name} must lie above {low:g}"
+        if math.isinf(low):
+            return f"{name} must lie below {high:g}"
         return f"{name} must lie " + (
-            f"below {high:g}" if math.isinf(low) else f"between {low:g} and {high:g}"
+            f"above {low:g}" if math.isinf(high) else f"between {low:g} and {high:g}"
         )
+
+
+def _of_columns(low: Tensor | None, high: Tensor | None) -> Transform:
+    """Of columns with the same kinds of edges."""
+    if low is None and high is not None:  # with a sign more than torch's, so that up in z is up in x
+        return ComposeTransform([AffineTransform(0.0, -1.0), biject_to(constraints.less_than(high))])
+    half_line = constraints.real if low is None else constraints.greater_than(low)
+    transform: Transform = biject_to(half_line if high is None else constraints.interval(low, high))
+    return transform
 
 
 def _free_name(name: str, low: float, high: float) -> str:
@@ -135,7 +132,31 @@ def _free_name(name: str, low: float, high: float) -> str:
     return f"logit {name}" if (low, high) == (0, 1) else f"logit of {name} in ({low:g}, {high:g})"
 
 
-class Simplex:
+class _BreakingInLogs(StickBreakingTransform):
+    """Torch's coordinates of the simplex, where torch ends: shares below the rounding of 1 keep their digits,
+    and the Jacobian is known where a share has become 0. Dirichlet laws with small weights live there."""
+
+    def _logs(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Of the shares, and of what each break leaves of the piece before it."""
+        y = z - torch.arange(z.shape[-1], 0, -1).to(z).log()
+        log_rest = logsigmoid(-y)
+        before = pad(log_rest.cumsum(-1), (1, 0))
+        return before + pad(logsigmoid(y), (0, 1)), log_rest
+
+    def _call(self, z: Tensor) -> Tensor:
+        return self._logs(z)[0].exp()
+
+    def _inverse(self, x: Tensor) -> Tensor:
+        rest = x.flip(-1).cumsum(-1).flip(-1)[..., 1:]  # what is left; ratios alone count
+        y: Tensor = x[..., :-1].log() - rest.log()
+        return y + torch.arange(y.shape[-1], 0, -1).to(y).log()
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:  # torch's names: y is of the simplex
+        log_y, log_rest = self._logs(x)
+        return (log_y[..., :-1] + log_rest).sum(-1)
+
+
+class Simplex(Bijection):
     """Positive columns that sum to 1, by breaking a stick: z_j is the logit of x_j in what those before left.
 
     There is one coordinate fewer than columns; z = 0 is the middle of the simplex.
@@ -144,27 +165,8 @@ class Simplex:
     def __init__(self, dim: int | None = None) -> None:
         self.dim = dim
 
-    def _offsets(self, z: Points) -> Tensor:
-        return torch.arange(z.shape[-1], 0, -1).to(z).log()
-
-    def constrain(self, z: Points) -> tuple[Points, PerPoint]:
-        y = z - self._offsets(z)
-        left = logsigmoid(-y).cumsum(-1)  # log of what is left after each break
-        before = torch.cat([torch.zeros_like(left[..., :1]), left[..., :-1]], -1)
-        log_x = torch.cat([logsigmoid(y) + before, left[..., -1:]], -1)
-        return log_x.exp(), (log_x[..., :-1] + logsigmoid(-y)).sum(-1)
-
-    def unconstrain(self, x: Points) -> Points:
-        rest = x.flip(-1).cumsum(-1).flip(-1)[..., 1:]  # what is left; ratios alone count
-        y = x[..., :-1].log() - rest.log()
-        return y + self._offsets(y)
-
-    def pulled(self, z: Points, score: Points) -> Points:
-        with torch.enable_grad():
-            z = z.detach().requires_grad_()
-            x, log_jacobian = self.constrain(z)
-            (pulled,) = torch.autograd.grad((x * score.detach()).sum() + log_jacobian.sum(), z)
-        return pulled
+    def transform(self, like: Tensor) -> Transform:
+        return _BreakingInLogs()
 
     def lost(self, x: Points) -> tuple[Tensor, Tensor]:
         off = ((x.sum(-1, keepdim=True) - 1).abs() > _SUM).expand_as(x)
@@ -180,6 +182,9 @@ class Simplex:
         return f"{name} must be a share, positive, and the columns must sum to 1"
 
 
+Coordinates: TypeAlias = Box | Simplex
+
+
 def entered(
     coordinates: Coordinates, x: Points, names: Sequence[str] | None = None, row: Callable[[int], str] = str
 ) -> Points:
@@ -189,23 +194,22 @@ def entered(
         row: what the k-th row is called.
     """
     x = x.detach()
-    for mask, on_edge in zip(coordinates.lost(x), (False, True), strict=True):
-        if not bool(mask.any()):
-            continue
+    outside, on_edge = coordinates.lost(x)
+    if bool((mask := outside if bool(outside.any()) else on_edge).any()):
         j = int(mask.any(0).nonzero()[0, 0])
         rows = mask[:, j].nonzero()[:, 0].tolist()
-        name = f"x{j + 1}" if names is None else str(names[j])
+        place = coordinates.wanted(f"x{j + 1}" if names is None else str(names[j]), j)
+        count = f"{len(rows)} of {len(x)} rows"
         where = f"row{'s' * (len(rows) > 1)} {listed([row(k) for k in rows], _SHOWN)}"
-        if on_edge:
+        if mask is on_edge:
             raise InputError(
-                f"{coordinates.wanted(name, j)}, and lies exactly on the edge in {len(rows)} of {len(x)} "
-                f"rows ({where}), which has probability 0: leave these rows out, or, where values are "
-                "rounded, give all digits (or add noise of one unit of rounding to data and model draws)"
+                f"{place}, and lies exactly on the edge in {count} ({where}), which has probability 0: leave "
+                "these rows out, or, where values are rounded, give all digits (or add noise of one unit of "
+                "rounding to data and model draws)"
             )
-        value = float(x[rows[0], j])
         raise InputError(
-            f"{coordinates.wanted(name, j)}, and does not in {len(rows)} of {len(x)} rows ({where}; "
-            f"the first is {value:.6g}): leave these rows out, or give the model other bounds (bounds=)"
+            f"{place}, and does not in {count} ({where}; the first is {float(x[rows[0], j]):.6g}): leave "
+            "these rows out, or give the model other bounds (bounds=)"
         )
     return coordinates.unconstrain(x.double()).to(x)
 
@@ -222,15 +226,14 @@ def as_box(bounds: Bounds, names: Sequence[str]) -> Coordinates:
             raise InputError(f'bounds are (low, high) by column, or "simplex"; got {bounds!r}')
         return Simplex(len(names))
     if isinstance(bounds, Mapping):
-        pairs: list[Any] = [None] * len(names)
-        for column, pair in bounds.items():
-            pairs[_place(column, names)] = pair
-    else:
-        pairs = list(bounds)
-    if len(pairs) != len(names):
-        raise InputError(f"bounds need one (low, high) or None per column: got {len(pairs)} for {len(names)}")
-    edges = [_edges(pair, name) for pair, name in zip(pairs, names, strict=True)]
-    return Box(*([edge[side] for edge in edges] for side in (0, 1)))
+        pairs = {_place(column, names): pair for column, pair in bounds.items()}
+        bounds = [pairs.get(j) for j in range(len(names))]
+    if len(bounds) != len(names):
+        raise InputError(
+            f"bounds need one (low, high) or None per column: got {len(bounds)} for {len(names)}"
+        )
+    edges = [_edges(pair, name) for pair, name in zip(bounds, names, strict=True)]
+    return Box(*zip(*edges, strict=True))
 
 
 def _place(column: object, names: Sequence[str]) -> int:
@@ -251,3 +254,92 @@ def _edges(pair: Any, name: str) -> tuple[float, float]:
     if not low < high:
         raise InputError(f"bounds of {name} need low < high, got {low:g} and {high:g}")
     return low, high
+
+
+def of_distribution(distribution: Distribution) -> Coordinates | None:
+    """Coordinates of a torch distribution; None for all of space, and where it does not say."""
+    if isinstance(distribution, VonMises):
+        raise InputError(_refusal("VonMises", "a circle"))
+    if isinstance(distribution, Independent):
+        return of_distribution(distribution.base_dist)
+    if type(distribution) is TransformedDistribution:  # states the range of its last transform alone
+        base = of_distribution(distribution.base_dist)
+        return of_constraint(distribution.support) if base is None else _moved(base, distribution)
+    try:
+        support = distribution.support
+    except NotImplementedError:
+        return None
+    return of_constraint(
+        support, type(distribution).__name__, mixed=isinstance(distribution, MixtureSameFamily)
+    )
+
+
+def of_constraint(support: Any, name: str = "the model", *, mixed: bool = False) -> Coordinates | None:
+    """Coordinates of a constraint of torch or NumPyro, which have the same names; None for all of space.
+
+    Args:
+        mixed: its edges have a component each, which must agree.
+    """
+    inner = support
+    while hasattr(inner, "base_constraint"):
+        inner = inner.base_constraint
+    if support.is_discrete:
+        raise InputError(f"discrete values have no score: {name} lives on {support}")
+    kind = type(inner).__name__.strip("_")
+    if kind == "Simplex":
+        return Simplex()
+    if kind == "Circular":
+        raise InputError(_refusal(name, "a circle"))
+    if hasattr(inner, "cseq"):
+        box = _joined(inner, name)
+    elif hasattr(inner, "lower_bound") or hasattr(inner, "upper_bound"):
+        box = Box(_end(inner, "lower_bound", -math.inf), _end(inner, "upper_bound", math.inf))
+        if mixed and box.dim is not None:
+            edges = torch.stack([box.low, box.high])
+            if not torch.equal(edges, edges[:, :1].expand_as(edges)):
+                raise InputError(f"the components of {name} end at different edges: its density jumps inside")
+            box = Box(*edges[:, 0])
+    elif "Real" in kind:
+        return None
+    else:
+        raise InputError(_refusal(name, str(support)))
+    return box if bool((box.low.isfinite() | box.high.isfinite()).any()) else None
+
+
+def _refusal(name: str, place: str) -> str:
+    return (
+        f"{name} lives on {place}: half-lines, boxes and simplexes have coordinates without edges here; "
+        "for another place write the density in such coordinates, with the Jacobian"
+    )
+
+
+def _end(constraint: Any, name: str, default: float) -> Tensor:
+    """A tensor, a number, or an array of JAX."""
+    edge = getattr(constraint, name, default)
+    edge = edge.detach().cpu().numpy() if isinstance(edge, Tensor) else edge
+    return torch.as_tensor(np.array(edge, dtype=np.float64))
+
+
+def _joined(constraint: Any, name: str) -> Box:
+    """Columns side by side (torch's cat and stack)."""
+    lengths = getattr(constraint, "lengths", None) or [1] * len(constraint.cseq)
+    edges = []
+    for part, length in zip(constraint.cseq, lengths, strict=True):
+        box = of_constraint(part, name) or Box(-math.inf, math.inf)
+        if isinstance(box, Simplex):
+            raise InputError(_refusal(name, "a simplex beside other columns"))
+        edges.append(torch.stack([box.low, box.high]).view(2, -1).expand(2, length))
+    return Box(*torch.cat(edges, 1))
+
+
+def _moved(base: Coordinates, distribution: TransformedDistribution) -> Box:
+    """A box after transforms of each column by itself."""
+    if not isinstance(base, Box) or any(
+        t.domain.event_dim or not t.bijective for t in distribution.transforms
+    ):
+        raise InputError(_refusal("a transformed distribution", "what its transforms make of its base"))
+    width = math.prod((*distribution.batch_shape, *distribution.event_shape))
+    ends = torch.stack([base.low, base.high]).view(2, -1).expand(2, width)
+    for transform in distribution.transforms:
+        ends = transform(ends)  # an infinite end goes where the transform tends to
+    return Box(ends.amin(0), ends.amax(0))

@@ -1,6 +1,7 @@
 """Models made from a log-density, a network, a torch distribution, a flow, or a pair of callables."""
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import torch
 from torch import Tensor, nn
@@ -81,22 +82,16 @@ class DistributionModel(LogDensity):
         self._distribution = distribution
         self._is_scalar = not distribution.batch_shape and not distribution.event_shape
         shape = (*distribution.batch_shape, *distribution.event_shape)
-        super().__init__(self._in_own_precision(), dim=shape[0] if shape else 1)
+        super().__init__(self._joint_log_prob, dim=shape[0] if shape else 1)
+        with suppress(NotImplementedError):  # there is nothing to try it on
+            draw = self.sample(1)
+            try:
+                self._joint_log_prob(draw.double())
+            except RuntimeError:  # a few take no points of another precision than their parameters'
+                self._log_prob = in_own_precision(self._joint_log_prob, draw[:0])
 
     def _about(self) -> str:
         return type(self._distribution).__name__
-
-    def _in_own_precision(self) -> Callable[[Tensor], Tensor]:
-        """The log-density; a few distributions take no points of another precision than their parameters'."""
-        try:
-            draw = self.sample(1)
-        except NotImplementedError:  # nothing to try it on
-            return self._joint_log_prob
-        try:
-            self._joint_log_prob(draw.double())
-        except RuntimeError:
-            return in_own_precision(self._joint_log_prob, draw[:0])
-        return self._joint_log_prob
 
     def _joint_log_prob(self, x: Points) -> PerPoint:
         value = self._distribution.log_prob(x[:, 0] if self._is_scalar else x)

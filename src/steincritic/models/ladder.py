@@ -65,8 +65,8 @@ def ladder_draws(model: NoisedModel, points: Points, n: int, *, seed: int) -> Te
     levels = [model.with_noise(noise_for(model, sd)) for sd in rungs]
     for (sd, level), (below, next_level) in pairwise(zip(rungs, levels, strict=True)):
         slope = sd * level.score(y)
-        there = y + (sd - below) * slope
-        y = y + (sd - below) * (slope + below * next_level.score(there)) / 2  # Heun's method
+        predictor = y + (sd - below) * slope
+        y = y + (sd - below) * (slope + below * next_level.score(predictor)) / 2  # Heun's method
     return y
 
 
@@ -97,8 +97,8 @@ def _rungs(model: NoisedModel, scale: Tensor) -> Iterator[Tensor]:
     yield from (torch.full_like(scale, level) for level in dict.fromkeys(nearest))
 
 
-def nearest_level(levels: Sequence[float], wanted: float) -> float:
-    return min(levels, key=lambda known: abs(math.log(known / wanted)))
+def nearest_level(levels: Sequence[float], target: float) -> float:
+    return min(levels, key=lambda known: abs(math.log(known / target)))
 
 
 def noise_for(model: NoisedModel, sd: Tensor) -> Tensor:

@@ -4,13 +4,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 from warnings import warn
 
 import torch
 from torch import Tensor
 
 from steincritic.errors import DoubtfulWarning, InputError, ModelError, check_count, check_positive
-from steincritic.models.base import DensityModel, Described, Model, ModelLike, as_model, dimension
+from steincritic.models.base import DensityModel, Described, Model, ModelLike, as_model, dimension, pass_on
 from steincritic.models.bounded import unbounded
 from steincritic.models.mixing import effective_draws, potential_scale
 from steincritic.rng import Source, generator
@@ -114,12 +115,10 @@ class LangevinModel(Described):
         self.like = getattr(self.model, "like", torch.empty(0, dtype=torch.float64))
         self._start = start
         betas = (*(1 / t for t in self.settings.temperatures), 1.0)
-        self._rungs = [_Target(as_model(m)) for m in ladder] + [_Target(self.model, beta) for beta in betas]
-        if isinstance(self.model, DensityModel):
-            self.log_prob = self.model.log_prob
-        for name in ("unconstrain", "constrain", "names", "coordinates"):  # of posteriors, of bounds
-            if hasattr(self.model, name):
-                setattr(self, name, getattr(self.model, name))
+        self._rungs = [(as_model(m), 1.0) for m in ladder] + [(self.model, beta) for beta in betas]
+        pass_on(
+            self.model, self, "log_prob", "unconstrain", "constrain", "names", "coordinates"
+        )  # of posteriors, bounds
 
     def _about(self) -> str:
         return type(self.model).__name__
@@ -131,8 +130,8 @@ class LangevinModel(Described):
         check_count(n, name="n")
         source = Source(seed, "langevin", device=self.like.device)
         x = self._first(n, source, seed)
-        for target, schedule in zip(self._rungs, self.tuned.schedule, strict=True):
-            chains = _Chains(target, x, source)
+        for (model, beta), schedule in zip(self._rungs, self.tuned.schedule, strict=True):
+            chains = _Chains(model, beta, x, source)
             for step, scale in schedule:
                 chains.move(step, scale)
             x = chains.now.x
@@ -143,14 +142,15 @@ class LangevinModel(Described):
         aims, source = self.settings, Source(0, "langevin pilots", device=self.like.device)
         x, step, scale = self._first(aims.pilots, source, 0), aims.step, torch.ones(self.dim).to(self.like)
         schedules = []
-        for target in self._rungs:
-            chains = _Chains(target, x, source)
+        window = max(1, aims.warmup // _WINDOWS)
+        for model, beta in self._rungs:
+            chains = _Chains(model, beta, x, source)
             schedule = []
-            window = max(1, aims.warmup // _WINDOWS)
             for k in range(aims.warmup):
                 since = k - min(k // window, _WINDOWS - 2) * window
                 if k and not since:  # take up the scales to which the chains have spread by now
-                    spread = _scales(chains.now.x)
+                    spread = chains.now.x.std(0)
+                    spread = torch.where(spread > 0, spread, torch.ones_like(spread))
                     step *= float((scale / spread).log().mean().exp())
                     scale = spread
                 schedule.append((step, scale))
@@ -170,14 +170,14 @@ class LangevinModel(Described):
             accepted += chains.move(step, scale) / aims.steps
             if k % every == 0:
                 trace.append(chains.now.x.double())
-        kept = torch.stack(trace, 1)  # (pilots, steps, d)
+        traces = torch.stack(trace, 1)  # (pilots, steps, d)
         schedules[-1] += [(step, scale)] * aims.steps
         tuned = Tuned(
             schedule=tuple(map(tuple, schedules)),
             step=step,
             acceptance=accepted,
-            ess=float(effective_draws(kept).min()),
-            rhat=float(potential_scale(kept).max()),
+            ess=float(effective_draws(traces).min()),
+            rhat=float(potential_scale(traces).max()),
         )
         if tuned.rhat > _APART and accepted > 0.5 * (1 + aims.acceptance):  # nothing limits the steps
             raise ModelError(
@@ -204,38 +204,64 @@ class LangevinModel(Described):
         return x.to(self.like)
 
 
-@dataclass(frozen=True)
-class _State:
+class _State(NamedTuple):
     x: Points
-    score: Points
+    score: Points  # of the density to the power beta
     log_prob: PerPoint | None
 
-    def where(self, rows: Tensor, other: "_State") -> "_State":
-        """Some rows of this state, the others from another."""
-        log_prob = None
-        if self.log_prob is not None and other.log_prob is not None:
-            log_prob = torch.where(rows, self.log_prob, other.log_prob)
-        return _State(
-            torch.where(rows[:, None], self.x, other.x),
-            torch.where(rows[:, None], self.score, other.score),
-            log_prob,
+
+class _Chains:
+    """Parallel chains on a model at an inverse temperature: density q^beta."""
+
+    def __init__(self, model: Model, beta: float, x: Points, source: Source) -> None:
+        self.model, self.beta, self.source, self.steps = model, beta, source, 0
+        self.now = self._at(x, 0.0)
+        if self.now.log_prob is not None and not bool(self.now.log_prob.isfinite().all()):
+            raise ModelError(
+                "Langevin chains start where the density is zero: pass start= inside its support"
+            )
+
+    def move(self, step: float, scale: Tensor) -> float:
+        """One proposal for each chain; the mean probability of accepting it."""
+        self.steps += 1
+        x, score, log_prob = self.now
+        z = self.source.normals(*x.shape, dtype=x.dtype)
+        forth = _drift(scale * score, step)
+        new = self._at(x + scale * (forth + step * z), step)
+        back = z + (forth + _drift(scale * new.score, step)) / step  # the noise that would lead back
+        log_ratio = self._gain(self.now, new) + 0.5 * (z.square() - back.square()).sum(-1)
+        probability = torch.nan_to_num(log_ratio, nan=-math.inf).clamp(max=0).exp()
+        rows = self.source.uniforms(len(x), dtype=x.dtype) < probability
+        if log_prob is not None and new.log_prob is not None:
+            log_prob = torch.where(rows, new.log_prob, log_prob)
+        rows_of_x = rows[:, None]
+        self.now = _State(
+            torch.where(rows_of_x, new.x, x), torch.where(rows_of_x, new.score, score), log_prob
+        )
+        return float(probability.mean())
+
+    def _at(self, x: Points, step: float) -> _State:
+        """The state at points; zero density is no fault, only a place not to go to, all else is finite."""
+        score, log_prob = self.beta * self.model.score(x).detach(), None
+        bad = ~(x.isfinite() & score.isfinite()).all(-1)
+        if isinstance(self.model, DensityModel):
+            with torch.no_grad():
+                log_prob = self.beta * self.model.log_prob(x)
+            bad = (bad | ~log_prob.isfinite()) & (log_prob != -math.inf)
+        if not bool(bad.any()):
+            return _State(x, score, log_prob)
+        chain = int(bad.nonzero()[0])
+        if step == 0:
+            raise ModelError(
+                f"the energy or its gradient is not finite where Langevin chain {chain} begins: check the "
+                "energy, or pass start="
+            )
+        raise ModelError(
+            f"Langevin chain {chain} is not finite at step {self.steps}, step size {step:.3g}: check the "
+            "sign of the energy, begin with a smaller step, or pass start="
         )
 
-
-class _Target:
-    """A model at an inverse temperature: density q^beta."""
-
-    def __init__(self, model: Model, beta: float = 1.0) -> None:
-        self.model, self.beta = model, beta
-
-    def at(self, x: Points) -> _State:
-        score = self.beta * self.model.score(x).detach()
-        if not isinstance(self.model, DensityModel):
-            return _State(x, score, None)
-        with torch.no_grad():
-            return _State(x, score, self.beta * self.model.log_prob(x))
-
-    def gain(self, a: _State, b: _State) -> PerPoint:
+    def _gain(self, a: _State, b: _State) -> PerPoint:
         """log q(b) - log q(a)."""
         if a.log_prob is not None and b.log_prob is not None:
             return b.log_prob - a.log_prob
@@ -245,59 +271,8 @@ class _Target:
         return (mean * along).sum(-1)
 
 
-class _Chains:
-    """Parallel chains on one target."""
-
-    def __init__(self, target: _Target, x: Points, source: Source) -> None:
-        self.target, self.source, self.taken = target, source, 0
-        self.now = target.at(x)
-        self._check(self.now, 0.0)
-        if self.now.log_prob is not None and not bool(self.now.log_prob.isfinite().all()):
-            raise ModelError(
-                "Langevin chains start where the density is zero: pass start= inside its support"
-            )
-
-    def move(self, step: float, scale: Tensor) -> float:
-        """One proposal for each chain; the mean probability of accepting it."""
-        self.taken += 1
-        x, score = self.now.x, self.now.score
-        z = self.source.normals(*x.shape, dtype=x.dtype)
-        forth = _drift(scale * score, step)
-        new = self.target.at(x + scale * (forth + step * z))
-        self._check(new, step)
-        back = z + (forth + _drift(scale * new.score, step)) / step  # the noise that would lead back
-        log_ratio = self.target.gain(self.now, new) + 0.5 * (z.square() - back.square()).sum(-1)
-        probability = torch.nan_to_num(log_ratio, nan=-math.inf).clamp(max=0).exp()
-        uniform = self.source.uniforms(len(x), dtype=x.dtype)
-        self.now = new.where(uniform < probability, self.now)
-        return float(probability.mean())
-
-    def _check(self, state: _State, step: float) -> None:
-        """Zero density is no fault, only a place not to go to; everything else must be finite."""
-        bad = ~(state.x.isfinite() & state.score.isfinite()).all(-1)
-        if state.log_prob is not None:
-            bad = (bad | ~state.log_prob.isfinite()) & (state.log_prob != -math.inf)
-        if not bool(bad.any()):
-            return
-        chain = int(bad.nonzero()[0])
-        if step == 0:
-            raise ModelError(
-                f"the energy or its gradient is not finite where Langevin chain {chain} begins: check the "
-                "energy, or pass start="
-            )
-        raise ModelError(
-            f"Langevin chain {chain} is not finite at step {self.taken}, step size {step:.3g}: check the "
-            "sign of the energy, begin with a smaller step, or pass start="
-        )
-
-
 def _drift(score: Tensor, step: float) -> Tensor:
     """Half a squared step along the score, cut to the noise's length [roberts1996]: steep tails overshoot."""
     length: Tensor = torch.linalg.vector_norm(score, dim=-1, keepdim=True)
     longest = 2 * math.sqrt(score.shape[-1]) / step
     return 0.5 * step**2 * score * (longest / length.clamp_min(longest))
-
-
-def _scales(x: Points) -> Tensor:
-    spread = x.std(0)
-    return torch.where(spread > 0, spread, torch.ones_like(spread))

@@ -76,6 +76,6 @@ def autocorrelation_time(series: Tensor) -> float:
         covariance = by_lag[: steps - steps % 2].T  # (k, steps)
         pairs = covariance.reshape(len(covariance), -1, 2).sum(2)
         pairs = pairs / covariance[:, :1].clamp_min(torch.finfo(torch.float64).tiny)
-        kept = torch.where((pairs <= noise).cumsum(1) == 0, pairs, torch.zeros_like(pairs)).sum(1)
-        slowest = max(slowest, float((2 * kept - 1).max()))
+        initial = torch.where((pairs <= noise).cumsum(1) == 0, pairs, torch.zeros_like(pairs)).sum(1)
+        slowest = max(slowest, float((2 * initial - 1).max()))
     return slowest

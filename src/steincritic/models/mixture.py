@@ -30,8 +30,8 @@ class GaussianMixture(Described):
         if self.means.ndim != 2:
             raise InputError(f"means must have shape (k, d), got {tuple(self.means.shape)}")
         k, self.dim = self.means.shape
-        given = as_parameter(covariances, "covariances").to(self.means)
-        self.covariances = _full_covariances(given, k, self.dim)
+        compact = as_parameter(covariances, "covariances").to(self.means)
+        self.covariances = _full_covariances(compact, k, self.dim)
         self.weights = torch.ones(k) if weights is None else as_parameter(weights, "weights")
         self.weights = self.weights.to(self.means)
         if self.weights.shape != (k,) or not bool((self.weights > 0).all()):
@@ -115,14 +115,14 @@ def as_parameter(value: Numbers, name: str) -> Tensor:
 
 def noise_covariance(sd: Numbers, like: Tensor) -> Tensor:
     """(d, d), of noise with one standard deviation for all coordinates or one each; like (m, d)."""
-    each = as_parameter(sd, "sd").to(like)
-    if each.shape not in ((), like.shape[1:]):
-        raise InputError(f"sd must be a number or {like.shape[1]} numbers, got {tuple(each.shape)}")
-    return torch.diag(each.square().expand(like.shape[1]))
+    sds = as_parameter(sd, "sd").to(like)
+    if sds.shape not in ((), like.shape[1:]):
+        raise InputError(f"sd must be a number or {like.shape[1]} numbers, got {tuple(sds.shape)}")
+    return torch.diag(sds.square().expand(like.shape[1]))
 
 
-def _points(given: Points, dim: int) -> Points:
-    x: Tensor = torch.as_tensor(given)
+def _points(points: Points, dim: int) -> Points:
+    x: Tensor = torch.as_tensor(points)
     if not x.is_floating_point():
         raise InputError(f"x must hold floating-point numbers, got {x.dtype}")
     if x.ndim < 2 or x.shape[-1] != dim:
@@ -131,16 +131,13 @@ def _points(given: Points, dim: int) -> Points:
     return x
 
 
-def _full_covariances(given: Tensor, k: int, d: int) -> Tensor:
-    eye = torch.eye(d).to(given)
-    if given.ndim == 0:
-        return (given * eye).expand(k, d, d)
-    if given.shape == (k,):
-        return given[:, None, None] * eye
-    if given.shape == (k, d):
-        return torch.diag_embed(given)
-    if given.shape == (k, d, d):
-        return given
+def _full_covariances(covariances: Tensor, k: int, d: int) -> Tensor:
+    if covariances.shape in ((), (k,)):
+        return (covariances[..., None, None] * torch.eye(d).to(covariances)).expand(k, d, d)
+    if covariances.shape == (k, d):
+        return torch.diag_embed(covariances)
+    if covariances.shape == (k, d, d):
+        return covariances
     raise InputError(
-        f"covariances must be a number, ({k},), ({k}, {d}) or ({k}, {d}, {d}); got {tuple(given.shape)}"
+        f"covariances must be a number, ({k},), ({k}, {d}) or ({k}, {d}, {d}); got {tuple(covariances.shape)}"
     )

@@ -11,9 +11,6 @@ from steincritic.models.mixture import as_parameter
 from steincritic.rng import Source, generator
 from steincritic.shapes import Numbers, PerPoint, Points, counted
 
-PARAMETERS = ("weights", "visible_bias", "hidden_bias")  # of a machine, as files name them
-_MOST_SWEEPS = 10**6  # a chain of minutes; what asks for more, a file say, is not believed
-
 
 class GaussianBernoulliRBM(Described):
     r"""$q(x) \propto \sum_{h = \pm 1} \exp(\tfrac12 x^\top B h + b^\top x + c^\top h - \tfrac12 |x|^2)$.
@@ -32,7 +29,7 @@ class GaussianBernoulliRBM(Described):
         self.weights = as_parameter(weights, "weights")
         self.visible_bias = as_parameter(visible_bias, "visible_bias").to(self.weights)
         self.hidden_bias = as_parameter(hidden_bias, "hidden_bias").to(self.weights)
-        check_count(sweeps, name="sweeps", most=_MOST_SWEEPS)
+        check_count(sweeps, name="sweeps")
         self.sweeps = sweeps
         shapes = tuple(t.shape for t in (self.weights, self.visible_bias, self.hidden_bias))
         if self.weights.ndim != 2 or shapes[1:] != (self.weights.shape[:1], self.weights.shape[1:]):
@@ -46,7 +43,7 @@ class GaussianBernoulliRBM(Described):
         return counted(self.weights.shape[1], "hidden unit")
 
     def to(self, *args: Any) -> "GaussianBernoulliRBM":
-        moved = (getattr(self, name).to(*args) for name in PARAMETERS)
+        moved = [t.to(*args) for t in (self.weights, self.visible_bias, self.hidden_bias)]
         return GaussianBernoulliRBM(*moved, sweeps=self.sweeps)
 
     def log_prob(self, x: Points) -> PerPoint:

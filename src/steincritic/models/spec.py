@@ -1,4 +1,4 @@
-"""A model named on the command line: `package.module:attr`, `file.py:attr`, or the file of a saved one."""
+"""A model named on the command line: `package.module:attr` or `file.py:attr`."""
 
 import importlib
 import importlib.util
@@ -7,9 +7,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from steincritic.cluster import FILE_MODULE
+from steincritic.engine import FILE_MODULE
 from steincritic.errors import InputError, ModelError, did_you_mean, first_line, listed
-from steincritic.models.saved import load_saved
 
 _NAMED = 6  # names of a file that a message tells
 
@@ -19,7 +18,19 @@ def load_attribute(spec: str) -> Any:
     place, _, attribute = spec.rpartition(":")
     if not place or not attribute:
         raise InputError(f"a model is named package.module:attr or file.py:attr, got {spec!r}")
-    module = _load_file(Path(place)) if place.endswith(".py") else _load_module(place)
+    path = Path(place) if place.endswith(".py") else None
+    if path is not None and not path.is_file():
+        near = [p.name for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
+        raise InputError(f"no such model file: {path}{did_you_mean(path.name, near)}")
+    try:
+        module = importlib.import_module(place) if path is None else _of_file(path)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # an exit in there would pass for a verdict
+        if path is None and isinstance(error, ModuleNotFoundError):
+            hint = "name a file as path/to/file.py:attr"
+            raise InputError(f"cannot import {place!r} ({error}); {hint}") from error
+        raise ModelError(f"{place} raised {type(error).__name__}: {first_line(error)}") from error
     if not hasattr(module, attribute):
         names = [
             n for n, v in vars(module).items() if not n.startswith("_") and not isinstance(v, ModuleType)
@@ -30,30 +41,14 @@ def load_attribute(spec: str) -> Any:
 
 
 def load_object(spec: str) -> Any:
-    """What is named, before `as_model`; `FILE.safetensors` and `rbm:FILE` are saved energy models."""
-    if spec.startswith("rbm:") or spec.endswith(".safetensors"):
-        return load_saved(spec.removeprefix("rbm:"))
+    """What is named, before `as_model`."""
     named = load_attribute(spec)
     if isinstance(named, type):
         raise InputError(f"{spec} is a class: name an object that was made of it")
     return named
 
 
-def _load_module(name: str) -> ModuleType:
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        raise InputError(f"cannot import {name!r} ({error}); name a file as path/to/file.py:attr") from error
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # an exit in there would pass for a verdict
-        raise _raised(name, error) from error
-
-
-def _load_file(path: Path) -> ModuleType:
-    if not path.is_file():
-        near = [p.name for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
-        raise InputError(f"no such model file: {path}{did_you_mean(path.name, near)}")
+def _of_file(path: Path) -> ModuleType:
     name = f"{FILE_MODULE}{path.stem}"  # so that a file called json.py replaces nothing
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
@@ -61,14 +56,5 @@ def _load_file(path: Path) -> ModuleType:
     sys.modules[name] = module
     if (folder := str(path.parent.resolve())) not in sys.path:
         sys.path.append(folder)  # files beside it can be imported; at the end, so they replace nothing
-    try:
-        spec.loader.exec_module(module)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        raise _raised(path, error) from error
+    spec.loader.exec_module(module)
     return module
-
-
-def _raised(place: object, error: BaseException) -> ModelError:
-    return ModelError(f"{place} raised {type(error).__name__}: {first_line(error)}")

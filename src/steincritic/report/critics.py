@@ -9,7 +9,7 @@ from steincritic.data.points import PointsLike, ScoredPoints
 from steincritic.display import DARK, GRAY, RED, axes
 from steincritic.errors import InputError
 from steincritic.models.bounded import coordinates_of
-from steincritic.report.drawings import CLOUD, sample
+from steincritic.report.drawings import sample
 from steincritic.training.critic import Critic
 from steincritic.training.fitted import History
 
@@ -52,7 +52,7 @@ def _curve(critic: Critic, ax: "Axes", points: torch.Tensor | None) -> "Axes":
     ax.plot(at, critic.witness(at[:, None]).cpu(), color=RED)
     ax.axhline(0, color=GRAY, linewidth=1, zorder=0)
     if points is not None:
-        cloud = sample(points, CLOUD, seed=0)
+        cloud = sample(points)
         ax.plot(cloud[:, 0], [0.0] * len(cloud), "|", color=DARK, alpha=0.4, label="data")
         ax.legend(frameon=False)
     ax.set(xlabel="x", ylabel="witness")
@@ -65,16 +65,16 @@ def _map(critic: Critic, ax: "Axes", points: torch.Tensor | None) -> "Axes":
     grid = torch.cartesian_prod(across, up)
     near = _near(critic, grid, points)
     witness = critic.witness(grid).cpu().double()
-    most = float(witness[near].abs().quantile(_LOUDEST)) or 1.0
-    shown = torch.where(near, witness.clamp(-most, most), torch.nan).view(60, 60).T
-    drawn = ax.contourf(across, up, shown, levels=20, vmin=-most, vmax=most, cmap="RdBu_r")
+    limit = float(witness[near].abs().quantile(_LOUDEST)) or 1.0
+    shown = torch.where(near, witness.clamp(-limit, limit), torch.nan).view(60, 60).T
+    drawn = ax.contourf(across, up, shown, levels=20, vmin=-limit, vmax=limit, cmap="RdBu_r")
     ax.figure.colorbar(drawn, ax=ax, label="witness: red speaks against the model", format="%.2g")
     grid = torch.cartesian_prod(*_lines(critic, 15, points))
     grid = grid[_near(critic, grid, points)]
     gap = critic.score_gap(grid).cpu() * critic.frame.scale.cpu()
     ax.quiver(grid[:, 0], grid[:, 1], -gap[:, 0], -gap[:, 1], color=DARK, width=0.004)
     if points is not None:
-        cloud = sample(points, CLOUD, seed=0)
+        cloud = sample(points)
         ax.plot(cloud[:, 0], cloud[:, 1], "o", markersize=2, color="black", alpha=0.4, label="data")
     limits = [(float(line[0]), float(line[-1])) for line in (across, up)]
     ax.set(xlabel="first column", ylabel="second column", xlim=limits[0], ylim=limits[1])

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 DATA, MODEL, ALARM, QUIET = "#d1495b", "#5b8db8", "#d63a2b", "#8a95a1"  # 3:1 on a white and a dark card
 INK = "#010203"  # stands for the page's text color, whatever it is
-CLOUD = 400  # points drawn of a cloud
+_CLOUD = 400  # points drawn of a cloud
 _BARS = 15  # coordinates
 _NAME = 24  # letters of a column's name beside an axis
 _SHADE: Any = {"color": ALARM, "alpha": 0.17, "linewidth": 0}
@@ -41,26 +41,25 @@ def null_histogram(diagnosis: CheckResult) -> str:
 def witness_histogram(diagnosis: CheckResult) -> str:
     half = diagnosis.halves.first
     with drawing(4.1, 2.2) as (figure, ax):
-        own = diagnosis.points.witness.numpy()
-        reference = own if half.draws is None else np.concatenate([own, half.of_draws.witness.numpy()])
+        values = diagnosis.points.witness.numpy()
+        reference = values if half.draws is None else np.concatenate([values, half.of_draws.witness.numpy()])
         low, high = np.quantile(reference, [0.002, 0.998])
         bins = np.linspace(low, high, 50).tolist()
-        if half.draws is not None:
-            drawn = np.clip(half.of_draws.witness.numpy(), low, high)
-            ax.hist(drawn, bins=bins, density=True, color=MODEL, alpha=0.75, label="model draws")
-        ax.hist(
-            np.clip(own, low, high),
-            bins=bins,
-            density=True,
-            histtype="step",
-            color=DATA,
-            linewidth=1.8,
-            label="data",
-        )
+        drawn = None if half.draws is None else np.clip(half.of_draws.witness.numpy(), low, high)
+        beside(ax, np.clip(values, low, high), drawn, bins, "model draws")
         ax.axvline(0, color=INK, linewidth=0.6)
         ax.set(xlabel="witness", yticks=[])
         ax.legend(loc="best")
     return as_svg(figure, "witness")
+
+
+def beside(
+    ax: "Axes", data: np.ndarray, drawn: np.ndarray | None, bins: list[float], model: str = "model"
+) -> None:
+    """Histograms of data and of draws of the model."""
+    if drawn is not None:
+        ax.hist(drawn, bins=bins, density=True, color=MODEL, alpha=0.7, label=model)
+    ax.hist(data, bins=bins, density=True, histtype="step", color=DATA, linewidth=1.8, label="data")
 
 
 def training_curves(diagnosis: CheckResult) -> str:
@@ -97,8 +96,8 @@ def coordinate_bars(diagnosis: CheckResult) -> str:
 def region_plot(diagnosis: CheckResult, region: Region, number: int) -> str:
     """Data and model draws in the two columns that tell most, the rule's box shaded."""
     columns = _telling_columns(diagnosis, region)
-    data = sample(diagnosis.data.x, CLOUD, seed=number)
-    draws = None if diagnosis.halves.draws is None else sample(diagnosis.halves.draws.x, CLOUD, seed=number)
+    data = sample(diagnosis.data.x, seed=number)
+    draws = None if diagnosis.halves.draws is None else sample(diagnosis.halves.draws.x, seed=number)
     with drawing(2.9, 2.3) as (figure, ax):
         if len(columns) == 1:
             _one_column(ax, diagnosis, columns[0])
@@ -117,8 +116,8 @@ def _telling_columns(diagnosis: CheckResult, region: Region) -> list[int]:
     x = diagnosis.data.x.detach().cpu().double().numpy()
 
     def left_out(column: int) -> float:
-        own = [c.holds(x) for c in region.conditions if c.column == column]
-        return float(1 - np.all(own, axis=0).mean())
+        inside = [c.holds(x) for c in region.conditions if c.column == column]
+        return float(1 - np.all(inside, axis=0).mean())
 
     columns = sorted({c.column for c in region.conditions}, key=left_out, reverse=True)
     first = [diagnosis.names.index(region.along)] if region.along in diagnosis.names else []
@@ -131,38 +130,27 @@ def _one_column(ax: "Axes", diagnosis: CheckResult, column: int) -> None:
     drawn = data if draws is None else draws.x[:, column].cpu().numpy()
     spans = np.quantile(data, [0.002, 0.998]), np.quantile(drawn, [0.002, 0.998])
     bins = np.linspace(np.min(spans), np.max(spans), 40).tolist()
-    if draws is not None:
-        ax.hist(drawn, bins=bins, density=True, color=MODEL, alpha=0.75, label="model")
-    ax.hist(data, bins=bins, density=True, histtype="step", color=DATA, linewidth=1.6, label="data")
+    beside(ax, data, None if draws is None else drawn, bins)
     ax.set(xlabel=short(diagnosis.names[column]), yticks=[], ylim=(0, 1.2 * ax.get_ylim()[1]))
     ax.legend(loc="upper center", ncols=2)
 
 
 def _shade(ax: "Axes", conditions: tuple[Condition, ...], columns: list[int]) -> None:
     """The part of the picture where the rule holds."""
-    outer = [ax.get_xlim(), ax.get_ylim()][: len(columns)]
-    (left, right), (bottom, top) = (
-        *(_inner(span, conditions, column) for span, column in zip(outer, columns, strict=True)),
-        *[(0.0, 1.0)] * (2 - len(columns)),
-    )
-    ax.axvspan(left, right, *_within(outer[1] if len(columns) == 2 else (0.0, 1.0), bottom, top), **_SHADE)
-    ax.set_xlim(outer[0])
+    from matplotlib.patches import Rectangle
 
-
-def _inner(span: tuple[float, float], conditions: tuple[Condition, ...], column: int) -> tuple[float, float]:
-    low, high = span
+    frame = [ax.get_xlim(), ax.get_ylim()]
+    inner = [list(ends) for ends in frame]
     for condition in conditions:
-        if condition.column == column and condition.above:
-            low = max(low, condition.cut)
-        elif condition.column == column:
-            high = min(high, condition.cut)
-    return low, high
-
-
-def _within(span: tuple[float, float], low: float, high: float) -> tuple[float, float]:
-    """Low and high as shares of the span."""
-    width = span[1] - span[0]
-    return (low - span[0]) / width, (high - span[0]) / width
+        if condition.column in columns:
+            ends = inner[columns.index(condition.column)]
+            if condition.above:
+                ends[0] = max(ends[0], condition.cut)
+            else:
+                ends[1] = min(ends[1], condition.cut)
+    (left, right), (bottom, top) = inner
+    ax.add_patch(Rectangle((left, bottom), right - left, top - bottom, **_SHADE))
+    ax.set(xlim=frame[0], ylim=frame[1])
 
 
 def field_plot(diagnosis: CheckResult) -> tuple[str, str] | None:
@@ -180,7 +168,13 @@ def field_plot(diagnosis: CheckResult) -> tuple[str, str] | None:
         return None
     x = diagnosis.data.x.to(torch.float64).cpu()
     if len(single) == 1:
-        return _field_line(diagnosis, x), (
+        low, high = torch.quantile(x[:5000, 0], torch.tensor([0.005, 0.995], dtype=torch.float64)).tolist()
+        line = torch.linspace(low, high, 200, dtype=torch.float64)[:, None]
+        with drawing(4.1, 2.2) as (figure, ax):
+            ax.plot(line[:, 0], -_mean_gap(diagnosis, line)[:, 0], color=DATA)
+            ax.axhline(0, color=INK, linewidth=0.6)
+            ax.set(xlabel=short(diagnosis.names[0]), ylabel="score gap")
+        return as_svg(figure, "field"), (
             f"The score of the data less that of the model along {single[0].name}: where the line is above "
             f"zero, the data's density rises more steeply than the model's."
         )
@@ -191,7 +185,7 @@ def field_plot(diagnosis: CheckResult) -> tuple[str, str] | None:
     at[:, a], at[:, b] = grid[:, 0], grid[:, 1]
     gap = _mean_gap(diagnosis, at) * x.std(0).numpy()
     with drawing(4.1, 3.3) as (figure, ax):
-        cloud = sample(x, CLOUD, seed=0)
+        cloud = sample(x)
         ax.plot(cloud[:, a], cloud[:, b], "o", markersize=3, markeredgewidth=0, color=DATA, alpha=0.8)
         ax.quiver(*grid.T.numpy(), -gap[:, a], -gap[:, b], color=INK, width=0.003)
         ax.set(
@@ -207,23 +201,13 @@ def field_plot(diagnosis: CheckResult) -> tuple[str, str] | None:
     )
 
 
-def _field_line(diagnosis: CheckResult, x: torch.Tensor) -> str:
-    low, high = torch.quantile(x[:5000, 0], torch.tensor([0.005, 0.995], dtype=torch.float64)).tolist()
-    at = torch.linspace(low, high, 200, dtype=torch.float64)[:, None]
-    with drawing(4.1, 2.2) as (figure, ax):
-        ax.plot(at[:, 0], -_mean_gap(diagnosis, at)[:, 0], color=DATA)
-        ax.axhline(0, color=INK, linewidth=0.6)
-        ax.set(xlabel=short(diagnosis.names[0]), ylabel="score gap")
-    return as_svg(figure, "field")
-
-
 def _mean_gap(diagnosis: CheckResult, at: torch.Tensor) -> np.ndarray:
     gaps = [half.critic.score_gap(at.to(diagnosis.data.x)).double().cpu() for half in diagnosis.halves]
     return torch.stack(gaps).mean(0).numpy()
 
 
-def sample(x: torch.Tensor, count: int, *, seed: int) -> np.ndarray:
-    rows = np.random.default_rng(seed).permutation(len(x))[:count]
+def sample(x: torch.Tensor, *, seed: int = 0) -> np.ndarray:
+    rows = np.random.default_rng(seed).permutation(len(x))[:_CLOUD]
     out: np.ndarray = x.detach().cpu().double().numpy()[rows]
     return out
 

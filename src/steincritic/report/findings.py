@@ -9,7 +9,7 @@ import numpy as np
 from steincritic.diagnosis.check_result import CheckResult
 from steincritic.diagnosis.findings import Finding
 from steincritic.errors import InputError
-from steincritic.report.drawings import ALARM, CLOUD, DATA, INK, MODEL, QUIET, as_svg, drawing, sample, short
+from steincritic.report.drawings import ALARM, DATA, INK, MODEL, QUIET, as_svg, beside, drawing, sample, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,14 +47,16 @@ def plot_finding(diagnosis: CheckResult, number: int, ax: "Axes") -> "Axes":
 def _draw(ax: "Axes", diagnosis: CheckResult, finding: Finding) -> str:
     assert diagnosis.halves.draws is not None
     x, y = (t.x.detach().cpu().double().numpy() for t in (diagnosis.data, diagnosis.halves.draws))
-    draw = _given if diagnosis.covariates else _DRAWN[finding.kind.removesuffix(" within a mode")]
+    draw = _conditional if diagnosis.covariates else _DRAWN[finding.kind.removesuffix(" within a mode")]
     names = diagnosis.names
     if p := diagnosis.covariates:
         names = (*names[:p], *(f"{name} less model mean" for name in names[p:]))
         mean = y[:, p:].reshape(-1, *x[:, p:].shape).mean(0)  # draws are row after row
         x, y = (np.hstack([t[:, :p], t[:, p:] - np.tile(mean, (len(t) // len(x), 1))]) for t in (x, y))
     if finding.kind.endswith("within a mode"):
-        x, y = (_near(t, np.array(finding.place), y) for t in (x, y))
+        middle, sd = y.mean(0), y.std(0)
+        toward = (np.array(finding.place) - middle) / sd  # to the side of the middle on which the mode lies
+        x, y = (t[((t - middle) / sd) @ toward > 0] for t in (x, y))
     return draw(ax, x, y, finding, names)
 
 
@@ -73,8 +75,7 @@ def _all_densities(ax: "Axes", x: np.ndarray, y: np.ndarray, finding: Finding, n
 def _histograms(ax: "Axes", x: np.ndarray, y: np.ndarray, label: str) -> str:
     ends = np.quantile(x, [_RANGE, 1 - _RANGE]), np.quantile(y, [_RANGE, 1 - _RANGE])
     bins = np.linspace(np.min(ends), np.max(ends), int(np.clip(3 * len(x) ** (1 / 3), 12, 36))).tolist()
-    ax.hist(y, bins=bins, density=True, color=MODEL, alpha=0.6, label="model")
-    ax.hist(x, bins=bins, density=True, histtype="step", color=DATA, linewidth=1.8, label="data")
+    beside(ax, x, y, bins)
     for values, color in ((y, MODEL), (x, DATA)):
         ax.axvline(values.mean(), color=color, linewidth=1.4, linestyle="--")
     ax.set(xlabel=label, yticks=[])
@@ -85,8 +86,10 @@ def _histograms(ax: "Axes", x: np.ndarray, y: np.ndarray, label: str) -> str:
 def _scatter(ax: "Axes", x: np.ndarray, y: np.ndarray, finding: Finding, names: tuple[str, ...]) -> str:
     j, k = _across_first(finding)
     _clouds(ax, x, y, j, k)
-    for points, color in ((y, MODEL), (x, DATA)):
-        _outlined(ax, _ellipse(points[:, [j, k]]), color)
+    turn = np.linspace(0, 2 * np.pi, 120)
+    for points, color in ((y[:, [j, k]], MODEL), (x[:, [j, k]], DATA)):
+        root = np.linalg.cholesky(np.cov(points.T) + 1e-12 * np.eye(2))
+        _outlined(ax, points.mean(0)[:, None] + _ELLIPSE * root @ [np.cos(turn), np.sin(turn)], color)
     _labeled(ax, names[j], names[k])
     return "Ellipses: two standard deviations of the data and of the model."
 
@@ -131,7 +134,7 @@ def _qq(ax: "Axes", x: np.ndarray, y: np.ndarray, label: str) -> str:
 
 
 def _map(ax: "Axes", x: np.ndarray, y: np.ndarray, finding: Finding, names: tuple[str, ...]) -> str:
-    """The two columns in which the cell is furthest off, with a ring about the draws in it."""
+    """The two columns in which a cell or a mode is furthest off, with a ring about the draws in it."""
     columns, center = list(finding.columns), np.array(finding.place)
     if len(columns) == 1:
         note = _densities(ax, x, y, finding, names)
@@ -141,13 +144,16 @@ def _map(ax: "Axes", x: np.ndarray, y: np.ndarray, finding: Finding, names: tupl
     _clouds(ax, x, y, j, k)
     assert finding.expected is not None and finding.estimate is not None
     sd = y.std(0)
-    away = (((y - center) / sd) ** 2).sum(1)
-    inside = y[np.argsort(away)[: max(5, round(finding.expected / len(x) * len(y)))]][:, [j, k]]
+    distance = (((y - center) / sd) ** 2).sum(1)
+    share = finding.expected / (1 if finding.kind == "mode" else len(x))
+    inside = y[np.argsort(distance)[: max(5, round(share * len(y)))]][:, [j, k]]
     turn = np.linspace(0, 2 * np.pi, 80)
     reach = np.quantile(np.abs(inside - center[[j, k]]), 0.9, axis=0)
     ring = np.stack([center[j] + reach[0] * np.cos(turn), center[k] + reach[1] * np.sin(turn)])
     _outlined(ax, ring, ALARM)
-    ax.set_title(f"{finding.estimate:.0f} points, {finding.expected:.0f} expected", pad=22)
+    counts = "{:.0%} of the points" if finding.kind == "mode" else "{:.0f} points"
+    title = f"{counts}, {counts.split()[0]} expected"
+    ax.set_title(title.format(finding.estimate, finding.expected), pad=22)
     _labeled(ax, names[j], names[k])
     return "Red ring: the place."
 
@@ -163,7 +169,7 @@ def _loadings(ax: "Axes", x: np.ndarray, y: np.ndarray, finding: Finding, names:
     return "Red: the columns that take part."
 
 
-def _given(ax: "Axes", x: np.ndarray, y: np.ndarray, finding: Finding, names: tuple[str, ...]) -> str:
+def _conditional(ax: "Axes", x: np.ndarray, y: np.ndarray, finding: Finding, names: tuple[str, ...]) -> str:
     """Residuals of y over the covariate that a finding is about, and in slices of it."""
     if len(finding.columns) == 1:
         return _densities(ax, x, y, finding, names)
@@ -202,6 +208,7 @@ _DRAWN: dict[str, _Draw] = {
     "wide direction": _loadings,
     "narrow direction": _loadings,
     "cell": _map,
+    "mode": _map,
 }
 
 
@@ -210,7 +217,7 @@ def _clouds(ax: "Axes", x: np.ndarray, y: np.ndarray, j: int, k: int) -> None:
 
     style: Any = {"markersize": 2.6, "markeredgewidth": 0, "alpha": 0.75}
     for points, color, name in ((y, MODEL, "model"), (x, DATA, "data")):
-        shown = sample(torch.from_numpy(points), CLOUD, seed=0)
+        shown = sample(torch.from_numpy(points))
         ax.plot(shown[:, j], shown[:, k], "o", color=color, label=name, **style)
 
 
@@ -227,17 +234,3 @@ def _across_first(finding: Finding) -> tuple[int, int]:
     """A bend is about (j, k) where x_j goes with the square of x_k, which is drawn across."""
     j, k = finding.columns
     return (k, j) if finding.kind == "bend" else (j, k)
-
-
-def _ellipse(points: np.ndarray) -> np.ndarray:
-    turn = np.linspace(0, 2 * np.pi, 120)
-    root = np.linalg.cholesky(np.cov(points.T) + 1e-12 * np.eye(2))
-    drawn: np.ndarray = points.mean(0)[:, None] + _ELLIPSE * root @ np.stack([np.cos(turn), np.sin(turn)])
-    return drawn
-
-
-def _near(x: np.ndarray, center: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Rows on the side of the model's middle on which the center lies."""
-    sd, middle = y.std(0), y.mean(0)
-    near: np.ndarray = x[((x - middle) / sd) @ ((center - middle) / sd) > 0]
-    return near

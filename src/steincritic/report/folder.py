@@ -51,8 +51,8 @@ def _together(folder: Path) -> Iterator[Path]:
     """A folder inside to write into; what is there when the block ends well moves up."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for left in folder.glob(f"{_BESIDE}*"):  # by a process that was killed
-            shutil.rmtree(left, ignore_errors=True)
+        for remnant in folder.glob(f"{_BESIDE}*"):  # by a process that was killed
+            shutil.rmtree(remnant, ignore_errors=True)
         with tempfile.TemporaryDirectory(prefix=_BESIDE, dir=folder) as beside:
             yield Path(beside)
             for file in Path(beside).iterdir():

@@ -51,7 +51,7 @@ def save_report(
         image_shape: (height, width) or (height, width, 3) where rows are images; shows a gallery.
     """
     path = Path(path)
-    write_atomically(path, render(diagnosis, about=about, image_shape=image_shape).encode())
+    write_atomically(path, render(diagnosis, about=about, image_shape=image_shape).encode("utf-8", "replace"))
     return path
 
 
@@ -80,7 +80,11 @@ def render(
         witness=Markup(drawings.witness_histogram(diagnosis)),
         training=Markup(drawings.training_curves(diagnosis)),
         bars=Markup(drawings.coordinate_bars(diagnosis)),
-        wrong=_wrong(diagnosis),
+        wrong=[
+            (str(finding), Markup(plot[0]), plot[1])
+            for k, finding in enumerate(diagnosis.seen)
+            if (plot := finding_plot(diagnosis, finding, k)) is not None
+        ],
         others=diagnosis.findings[len(diagnosis.seen) :],
         regions=[
             (str(region), Markup(drawings.region_plot(diagnosis, region, k)))
@@ -92,7 +96,8 @@ def render(
         gallery=_gallery(diagnosis, image_shape) if image_shape else None,
         missing=_missing(diagnosis, image_shape),
         config=json.dumps(dict(about.config), indent=1, default=str, ensure_ascii=False),
-        versions=_versions(),
+        versions=f"steincritic {package_version('steincritic')}, torch {torch.__version__}, "
+        f"numpy {np.__version__}, Python {platform.python_version()}",
     )
 
 
@@ -111,26 +116,14 @@ def _verdict(diagnosis: CheckResult) -> str:
         return test.verdict
     if not test.rejected:
         return f"No evidence against the model in these {n} points (p = {test.pvalue:.2g})."
-    most = f" The first place to look: {_first_place(diagnosis)}." if _first_place(diagnosis) else ""
+    places = [
+        *map(str, diagnosis.seen),
+        *(f"where {region.rule}" for region in diagnosis.regions),
+        *(f"coordinate {coordinate.name}" for coordinate in diagnosis.wrong_coordinates),
+        *(f"row {diagnosis.row(row)}" for row in diagnosis.points.flagged[:1]),
+    ]
+    most = f" The first place to look: {places[0]}." if places else ""
     return f"The model does not fit these {n} points ({test.pvalue_words}).{most}"
-
-
-def _first_place(diagnosis: CheckResult) -> str:
-    if diagnosis.seen:
-        return str(diagnosis.seen[0])
-    if diagnosis.regions:
-        return f"where {diagnosis.regions[0].rule}"
-    if diagnosis.wrong_coordinates:
-        return f"coordinate {diagnosis.wrong_coordinates[0].name}"
-    return f"row {diagnosis.row(int(diagnosis.points.flagged[0]))}" if len(diagnosis.points) else ""
-
-
-def _wrong(diagnosis: CheckResult) -> list[tuple[str, Any, str]]:
-    """Sentence, picture and what it shows, of the findings that can be drawn."""
-    from markupsafe import Markup
-
-    plots = [(str(seen), finding_plot(diagnosis, seen, k)) for k, seen in enumerate(diagnosis.seen)]
-    return [(sentence, Markup(plot[0]), plot[1]) for sentence, plot in plots if plot is not None]
 
 
 def _cloud(diagnosis: CheckResult) -> dict[str, Any]:
@@ -156,10 +149,7 @@ def _cloud(diagnosis: CheckResult) -> dict[str, Any]:
 
 
 def _map(diagnosis: CheckResult) -> tuple[np.ndarray, np.ndarray, str]:
-    """Rows of the data, where they lie in the unit square, and how that was found.
-
-    t-SNE where openTSNE is installed, else the first two principal components.
-    """
+    """Rows of the data, where they lie in the unit square, and how that was found."""
     n, source = len(diagnosis.data), np.random.default_rng(diagnosis.seed)
     worst = diagnosis.points.worst(min(_WORST, n)).numpy()
     others = np.setdiff1d(np.arange(n), worst)
@@ -172,13 +162,8 @@ def _map(diagnosis: CheckResult) -> tuple[np.ndarray, np.ndarray, str]:
         return rows, _unit(np.hstack([x, height])), "the one coordinate; the height is random"
     if x.shape[1] == 2:
         return rows, _unit(x), "the two coordinates"
-    try:
-        from openTSNE import TSNE
-
-        return rows, _unit(np.asarray(TSNE(random_state=diagnosis.seed, n_jobs=1).fit(x))), "a t-SNE map"
-    except ImportError:
-        _, _, axes = np.linalg.svd(x, full_matrices=False)
-        return rows, _unit(x @ axes[:2].T), "two principal components"
+    _, _, axes = np.linalg.svd(x, full_matrices=False)
+    return rows, _unit(x @ axes[:2].T), "two principal components"
 
 
 def _unit(xy: np.ndarray) -> np.ndarray:
@@ -188,26 +173,21 @@ def _unit(xy: np.ndarray) -> np.ndarray:
 
 
 def _table(diagnosis: CheckResult) -> dict[str, Any]:
-    points = diagnosis.points
-    columns = _telling_columns(diagnosis)
+    points, columns, worst = diagnosis.points, _telling_columns(diagnosis), diagnosis.points.worst(_ROWS)
     flagged = set(points.flagged.tolist())
-    rows = []
-    worst = points.worst(_ROWS)
     known = {} if diagnosis.rows is None else diagnosis.rows[worst.cpu().numpy()].cells()
-    numbers = diagnosis.numbers(worst)
     where = {name: known[name] for name in ("line", "id") if name in known}
-    for k, row in enumerate(worst.tolist()):
-        p = None if points.pvalues is None else float(points.pvalues[row])
-        rows.append(
-            {
-                "row": numbers[k],
-                "where": [values[k] for values in where.values()],
-                "witness": float(points.witness[row]),
-                "pvalue": p,
-                "flagged": row in flagged,
-                "values": [float(diagnosis.data.x[row, j]) for j in columns],
-            }
-        )
+    rows = [
+        {
+            "row": number,
+            "where": [values[k] for values in where.values()],
+            "witness": float(points.witness[row]),
+            "pvalue": None if points.pvalues is None else float(points.pvalues[row]),
+            "flagged": row in flagged,
+            "values": [float(diagnosis.data.x[row, j]) for j in columns],
+        }
+        for k, (number, row) in enumerate(zip(diagnosis.numbers(worst), worst.tolist(), strict=True))
+    ]
     return {"where": list(where), "columns": [diagnosis.names[j] for j in columns], "rows": rows}
 
 
@@ -218,22 +198,15 @@ def _telling_columns(diagnosis: CheckResult) -> list[int]:
 
 
 def _gallery(diagnosis: CheckResult, shape: tuple[int, ...]) -> list[tuple[str, list[dict[str, str]]]]:
-    groups = [
-        ("Worst: least explained by the model", diagnosis.points.worst(_IMAGES)),
-        ("Best: as the model expects", diagnosis.points.best(_IMAGES)),
-    ]
+    points = diagnosis.points
+
+    def image(row: torch.Tensor) -> dict[str, str]:
+        text = f"row {diagnosis.row(row)}, witness {float(points.witness[row]):.3g}"
+        return {"source": _png(diagnosis.data.x[row], shape), "text": text}
+
     return [
-        (
-            title,
-            [
-                {
-                    "source": _png(diagnosis.data.x[row], shape),
-                    "text": f"row {diagnosis.row(row)}, witness {float(diagnosis.points.witness[row]):.3g}",
-                }
-                for row in rows
-            ],
-        )
-        for title, rows in groups
+        ("Worst: least explained by the model", [image(row) for row in points.worst(_IMAGES)]),
+        ("Best: as the model expects", [image(row) for row in points.best(_IMAGES)]),
     ]
 
 
@@ -269,10 +242,3 @@ def _png(row: torch.Tensor, shape: tuple[int, ...]) -> str:
         buffer, unit, format="png", cmap=None if unit.ndim == 3 else "gray", vmin=0, vmax=1, origin="upper"
     )
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
-
-
-def _versions() -> str:
-    return (
-        f"steincritic {package_version('steincritic')}, torch {torch.__version__}, numpy {np.__version__}, "
-        f"Python {platform.python_version()}"
-    )

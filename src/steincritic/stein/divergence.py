@@ -82,11 +82,7 @@ class Probes:
         if self.kind == "rademacher":
             signs = source.integers(2, *shape)
             return (2 * signs - 1).to(x.dtype)
-        return self._orthogonal(x, source)
-
-    def _orthogonal(self, x: Points, source: Source) -> Tensor:
-        """Columns of one random rotation per point, each of length sqrt(d)."""
-        d = x.shape[-1]
+        d = x.shape[-1]  # columns of one random rotation per point
         if self.count > d:
             raise InputError(f"at most {d} orthogonal probes exist in {d} dimensions, got {self.count}")
         z = source.normals(*x.shape, self.count, dtype=x.dtype)

@@ -14,8 +14,10 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
+from steincritic.data.points import ScoredPoints
 from steincritic.errors import InputError, check_positive
 from steincritic.rng import generator
+from steincritic.shapes import Points
 
 Profile = tuple[Tensor, Tensor, Tensor]  # φ(r), φ'(r), φ''(r)
 MEDIAN_POINTS = 2500  # the median takes all pairs up to here, and a fixed random subset of points above
@@ -125,8 +127,8 @@ def squared_distances(x: Tensor) -> Tensor:
 def distance_factors(x: Tensor) -> tuple[Tensor, Tensor]:
     """A and B, (..., n, d + 2), with (A B')_ij = |x_i - x_j|²; center x first, to lose no digits."""
     square = x.square().sum(-1, keepdim=True)
-    one = torch.ones_like(square)
-    return torch.cat([-2 * x, square, one], -1), torch.cat([x, one, square], -1)
+    ones = torch.ones_like(square)
+    return torch.cat([-2 * x, square, ones], -1), torch.cat([x, ones, square], -1)
 
 
 def _median(values: Tensor) -> Tensor:
@@ -150,3 +152,19 @@ def _check_length(length: float | Literal["median"], *, name: str) -> None:
             raise InputError(f"{name} must be a positive number or 'median', got {length!r}")
     else:
         check_positive(length, name=name)
+
+
+def stein_witness(points: ScoredPoints, kernel: Kernel, at: Points) -> Points:
+    r"""$g(v) = \frac{1}{n} \sum_i [k(x_i, v)\, s(x_i) + \nabla_x k(x_i, v)]$ at each row v of `at`, (J, d).
+
+    The arrow along which a critic would push the model at v; its length measures how far the model
+    misses the data around v. Formed by matrix products, in memory n J.
+    """
+    at = at.to(points.x)
+    (squared_scale,) = squared_scales([kernel], points.x)
+    center = points.x.mean(0)
+    x, v = points.x - center, at - center
+    r = (x.square().sum(-1, keepdim=True) + v.square().sum(-1) - 2 * x @ v.mT).clamp(min=0)  # (n, J)
+    phi, first, _ = kernel.profile(r, squared_scale.to(x))
+    gradients = 2 * (first.mT @ x - first.sum(0)[:, None] * v)
+    return (phi.mT @ points.score + gradients) / len(points)

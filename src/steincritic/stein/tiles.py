@@ -84,9 +84,9 @@ def stein_sums(
         for k, (kernel, scale) in enumerate(zip(kernels, scales, strict=True)):
             u = _combined(kernel, scale, *shared)  # (..., t, t)
             if rows == columns:
-                own = u.diagonal(dim1=-2, dim2=-1)
-                diagonal[..., k] += own.sum(-1, dtype=torch.float64)
-                own.zero_()
+                on_diagonal = u.diagonal(dim1=-2, dim2=-1)
+                diagonal[..., k] += on_diagonal.sum(-1, dtype=torch.float64)
+                on_diagonal.zero_()
             pairs[..., k] += weight * u.sum((-2, -1), dtype=torch.float64)
             if sides is not None:
                 product = (sides[0] @ u).mul_(sides[1])  # (..., b, t)
@@ -211,9 +211,9 @@ class _Factors:
     def of(cls, points: ScoredPoints) -> "_Factors":
         x = points.x - points.x.mean(-2, keepdim=True)  # only differences of x matter,
         s = points.score - points.score.mean(-2, keepdim=True)  # and here only those of s
-        own = (s * x).sum(-1, keepdim=True) + points.dim / 2
-        one = torch.ones_like(own)
-        cross = torch.cat([-s, -x, own, one], -1), torch.cat([x, s, one, own], -1)
+        inner = (s * x).sum(-1, keepdim=True) + points.dim / 2
+        ones = torch.ones_like(inner)
+        cross = torch.cat([-s, -x, inner, ones], -1), torch.cat([x, s, ones, inner], -1)
         return cls(distance_factors(x), (points.score, points.score), cross, points.dim)
 
     def tile(self, rows: slice, columns: slice) -> tuple[Tensor, Tensor, Tensor]:

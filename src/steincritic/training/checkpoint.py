@@ -1,7 +1,7 @@
 """Training that was interrupted goes on exactly where it was.
 
 The randomness of training is counted, not carried (see `rng.Streams`), so weights, Adam's moments,
-stages, the keeper and the history are the whole state.
+stages, the best critics so far and the history are the whole state.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from torch import Tensor
 from steincritic.critics.bank import Bank
 from steincritic.data.points import ScoredPoints
 from steincritic.errors import InputError
-from steincritic.files import read_tensors, rebuilding, taken, write_tensors
+from steincritic.files import read_tensors, rebuilding, write_tensors
 from steincritic.training.staging import Stage
 
 Parts = Mapping[str, Mapping[str, Tensor]]  # by the part they belong to and by name
@@ -65,12 +65,6 @@ class Saved:
     failures: list[str | None]
     parts: Parts
 
-    def into_optimizer(self, bank: Bank, optimizer: torch.optim.Optimizer) -> None:
-        """Put weights and moments back in place."""
-        for name, parameter in bank.parameters.items():
-            parameter.copy_(taken(self.parts["weights"], name, parameter))
-        restore_moments(optimizer, bank.parameters, self.parts["adam"])
-
 
 class Checkpoint(StateFile):
     """The state of a training."""
@@ -78,10 +72,10 @@ class Checkpoint(StateFile):
     kind = "training checkpoint"
 
     def load(self, identity: str, *, device: torch.device) -> Saved | None:
-        found = self.read(identity, device=device)
-        if found is None:
+        content = self.read(identity, device=device)
+        if content is None:
             return None
-        tensors, about = found
+        tensors, about = content
         with rebuilding(self.path):
             stages = [Stage(**stage) for stage in about["stages"]]
             return Saved(about["epoch"], stages, list(about["failures"]), in_parts(tensors))
@@ -91,22 +85,15 @@ class Checkpoint(StateFile):
         identity: str,
         *,
         epoch: int,
-        bank: Bank,
-        optimizer: torch.optim.Optimizer,
         stages: Sequence[Stage],
         parts: Parts,
         failures: Sequence[str | None],
     ) -> None:
         if not self.is_due:
             return
-        held = {"weights": bank.parameters, "adam": moments(optimizer, bank.parameters), **parts}
         about = {"epoch": epoch, "stages": [asdict(stage) for stage in stages], "failures": list(failures)}
-        self.write(identity, flattened(held), about)
-
-
-def flattened(parts: Parts) -> dict[str, Tensor]:
-    """The tensors of all parts, as a file names them."""
-    return {f"{part}/{name}": value for part, held in parts.items() for name, value in held.items()}
+        tensors = {f"{part}/{name}": value for part, state in parts.items() for name, value in state.items()}
+        self.write(identity, tensors, about)
 
 
 def in_parts(tensors: Mapping[str, Tensor]) -> Parts:
@@ -116,26 +103,6 @@ def in_parts(tensors: Mapping[str, Tensor]) -> Parts:
         part, _, rest = name.partition("/")
         parts.setdefault(part, {})[rest] = value
     return parts
-
-
-def moments(optimizer: torch.optim.Optimizer, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Adam's state by the names of the parameters."""
-    return {
-        f"{name}/{key}": value
-        for name, parameter in parameters.items()
-        for key, value in optimizer.state[parameter].items()
-    }
-
-
-def restore_moments(
-    optimizer: torch.optim.Optimizer, parameters: Mapping[str, Tensor], saved: Mapping[str, Tensor]
-) -> None:
-    step = torch.zeros((), dtype=torch.float32)  # as fused programs have it
-    for name, parameter in parameters.items():
-        wanted = {"step": step, "exp_avg": parameter, "exp_avg_sq": parameter}
-        optimizer.state[parameter] = {
-            key: taken(saved, f"{name}/{key}", like).clone() for key, like in wanted.items()
-        }
 
 
 def identity_of(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,7 @@ from steincritic.data.frame import Frame, model_frame
 from steincritic.data.points import PointsLike, ScoredPoints, model_and_points, score_points, scored
 from steincritic.devices import DeviceLike
 from steincritic.display import panel
-from steincritic.errors import InputError, check_choice
+from steincritic.errors import InputError
 from steincritic.files import read_tensors, rebuilding, taken, write_tensors
 from steincritic.models.base import Model, ModelLike, as_model
 from steincritic.models.bounded import coordinates_of, unbounded
@@ -29,9 +29,7 @@ from steincritic.training.fit import Training, Yardsticks, always, fit_bank
 from steincritic.training.fitted import FittedBank, History
 from steincritic.training.pacing import DEFAULT_STAGING
 from steincritic.training.progress import Callback, ProgressBar
-from steincritic.training.selection import Snapshots
-from steincritic.training.staging import Staged, Staging
-from steincritic.training.suggest import suggest_stagings
+from steincritic.training.staging import Staging
 
 if TYPE_CHECKING:
     from steincritic.display import Axes
@@ -102,34 +100,24 @@ class Critic:
 
     def to(self, device: torch.device) -> "Critic":
         """The same critic with its weights on another device."""
-        snapshots = self.fitted.snapshots
-        banks = tuple(
-            Bank(bank.network, {name: value.to(device) for name, value in bank.parameters.items()})
-            for bank in snapshots.banks
-        )
-        fitted = replace(self.fitted, snapshots=Snapshots(banks, snapshots.coefficients.to(device)))
+        parameters = {name: value.to(device) for name, value in self.fitted.bank.parameters.items()}
+        bank = Bank(self.fitted.bank.network, parameters)
+        fitted = replace(self.fitted, bank=bank, lam=self.fitted.lam.to(device))
         frame = Frame(self.frame.location.to(device), self.frame.scale.to(device))
         return Critic(fitted, frame, self.model)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """All that the critic is, as tensors and plain values; `from_state` makes it again."""
-        tensors = {
-            f"snapshot/{k}/{name}": value
-            for k, bank in enumerate(self.fitted.snapshots.banks)
-            for name, value in bank.parameters.items()
-        }
+        bank = self.fitted.bank  # files have room for several, and one λ each
+        tensors = {f"snapshot/0/{name}": value for name, value in bank.parameters.items()}
         tensors |= {f"history/{name}": value for name, value in self.fitted.history.items()}
         tensors |= {
-            "coefficients": self.fitted.snapshots.coefficients,
+            "coefficients": self.fitted.lam[None],
             "frame/location": self.frame.location,
             "frame/scale": self.frame.scale,
         }
-        network = self.fitted.snapshots.banks[0].network
-        about = {
-            "network": asdict(network) if isinstance(network, MLP) else None,
-            "seed": self.fitted.seeds[0],
-        }
-        return tensors, about
+        settings = asdict(bank.network) if isinstance(bank.network, MLP) else None
+        return tensors, {"network": settings, "seed": self.fitted.seeds[0]}
 
     @classmethod
     def from_state(
@@ -141,13 +129,12 @@ class Critic:
         network: nn.Module | None = None,
     ) -> "Critic":
         """A critic from its state, within `rebuilding` the file that it is in."""
-        rebuilt: Network = ModuleNetwork(network) if network is not None else MLP(**about["network"])
-        count = len(tensors["coefficients"])
+        rebuilt: Network = MLP.of_file(about["network"]) if network is None else ModuleNetwork(network)
         parts = in_parts(tensors)
-        snapshots = in_parts(parts["snapshot"])
-        banks = tuple(Bank(rebuilt, dict(snapshots[str(k)])) for k in range(count))
+        bank = Bank(rebuilt, dict(in_parts(parts["snapshot"])["0"]))
         fitted = FittedBank(
-            Snapshots(banks, tensors["coefficients"]),
+            bank,
+            taken(tensors, "coefficients", torch.empty(1, 1, dtype=bank.dtype))[0],
             History(dict(parts.get("history", {}))),
             (int(about["seed"]),),
             (None,),
@@ -189,7 +176,7 @@ def fit_critic(
     model: ModelLike | None,
     x: PointsLike,
     *,
-    staging: Staging | Literal["auto"] = DEFAULT_STAGING,
+    staging: Staging = DEFAULT_STAGING,
     network: Network | nn.Module | None = None,
     training: Training | None = None,
     validation: PointsLike | None = None,
@@ -204,8 +191,7 @@ def fit_critic(
     Args:
         model: q: anything `as_model` takes; None where x is ScoredPoints.
         x: data: tensor, array, frame, file path or ScoredPoints.
-        staging: the weight λ of the penalty through training; "auto" chooses it by the first epoch, as
-            `suggest_staging` does.
+        staging: the weight λ of the penalty through training.
         network: an MLP value or an nn.Module that maps (n, d) to (n, d); two layers of 128 by default.
         validation: points not trained on, for the monitor. Selection by the monitor without them
             holds out a fifth of x.
@@ -243,7 +229,7 @@ def fit_critics(
     datasets: ScoredPoints,
     *,
     seeds: Sequence[int],
-    staging: Staging | Literal["auto"] = DEFAULT_STAGING,
+    staging: Staging = DEFAULT_STAGING,
     network: Network | None = None,
     training: Training | None = None,
     validation: ScoredPoints | None = None,
@@ -263,7 +249,7 @@ def fit_critics(
     held_out = None if validation is None else always(frames[0].enter(validation))
     fitted = fit_bank(
         inside,
-        staging=_resolved(staging, inside, seeds, training, network),
+        staging=staging,
         seeds=seeds,
         network=network,
         training=training,
@@ -289,23 +275,6 @@ def _with_held_out(
     held = max(1, round(_HELD_OUT * len(points)))
     train, held_out = points.split([len(points) - held, held], seed=derive(seed, "validation"))
     return train, held_out
-
-
-def _resolved(
-    staging: Staging | Literal["auto"],
-    points: ScoredPoints,
-    seeds: Sequence[int],
-    training: Training,
-    network: Network | None,
-) -> Staging | list[Staged]:
-    if not isinstance(staging, str):
-        return staging
-    check_choice(staging, name="staging", choices=("auto",))
-    if isinstance(network, ModuleNetwork):
-        raise InputError(
-            'staging="auto" trains many critics at once: pass an MLP, or a Staged with the module'
-        )
-    return suggest_stagings(points, seeds=seeds, training=training, network=network)
 
 
 def load_critic(
@@ -357,19 +326,18 @@ def _check_same(model: Model, known: ScoredPoints, path: str | Path) -> None:
 
 def _check_fit(fitted: FittedBank, frame: Frame) -> None:
     """Do the loaded arrays have the names and shapes of such a critic?"""
-    bank, dim = fitted.snapshots.banks[0], len(frame.scale)
+    bank, dim = fitted.bank, len(frame.scale)
     if frame.location.ndim != 1 or not frame.scale.is_floating_point():
         raise ValueError(f"frame of shape {tuple(frame.location.shape)}, of {frame.scale.dtype}")
     taken({"frame": frame.location}, "frame", frame.scale)
     if isinstance(bank.network, MLP):  # compared before anything of the claimed widths is made
-        wanted = {name: (1, *shape) for name, shape in bank.network.shapes(dim).items()}
+        shapes = {name: (1, *shape) for name, shape in bank.network.shapes(dim).items()}
     else:
-        wanted = _shapes(bank.network.init(dim, [0], dtype=bank.dtype, device=bank.device))
-    for bank in fitted.snapshots.banks:
-        if not bank.dtype.is_floating_point or {v.dtype for v in bank.parameters.values()} != {bank.dtype}:
-            raise ValueError("weights of several kinds of numbers")
-        if _shapes(bank.parameters) != wanted:
-            raise ValueError(f"weights {_shapes(bank.parameters)} do not fit the network")
+        shapes = _shapes(bank.network.init(dim, [0], dtype=bank.dtype, device=bank.device))
+    if not bank.dtype.is_floating_point or {v.dtype for v in bank.parameters.values()} != {bank.dtype}:
+        raise ValueError("weights of several kinds of numbers")
+    if _shapes(bank.parameters) != shapes:
+        raise ValueError(f"weights {_shapes(bank.parameters)} do not fit the network")
 
 
 def _shapes(tensors: dict[str, Tensor]) -> dict[str, tuple[int, ...]]:

@@ -1,6 +1,6 @@
-"""What training gives: critics as they are, or an average of them, with their history."""
+"""What training gives: critics with their history."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,9 +11,8 @@ from steincritic.critics.bank import Bank
 from steincritic.data.points import ScoredPoints
 from steincritic.display import panel
 from steincritic.errors import DivergedError, FileFormatError
-from steincritic.shapes import BankPerPoint, BankPoints, counted
+from steincritic.shapes import BankPerPoint, BankPoints, PerMember, counted
 from steincritic.stein.operator import stein_values, stein_values_by_block
-from steincritic.training.selection import Snapshots
 
 if TYPE_CHECKING:
     from steincritic.display import Axes
@@ -80,7 +79,8 @@ def _columns(history: Mapping[str, Tensor]) -> dict[str, tuple[int, tuple[int, .
 class FittedBank:
     """Trained critics, scaleless: a field is λf, an estimate of s_q - s_p."""
 
-    snapshots: Snapshots
+    bank: Bank
+    lam: PerMember
     history: History
     seeds: tuple[int, ...]
     failures: tuple[str | None, ...]  # why a member stopped early, if it did
@@ -96,9 +96,9 @@ class FittedBank:
         return panel([repr(self), *filter(None, self.failures)]) + self.history._repr_html_()
 
     def __getitem__(self, members: slice) -> "FittedBank":
-        banks = tuple(bank[members] for bank in self.snapshots.banks)
         return FittedBank(
-            Snapshots(banks, self.snapshots.coefficients[:, members]),
+            self.bank[members],
+            self.lam[members],
             History({name: value[:, members] for name, value in self.history.items()}),
             self.seeds[members],
             self.failures[members],
@@ -114,35 +114,18 @@ class FittedBank:
 
     def field(self, x: Tensor) -> BankPoints:
         self.require_success()
-        parts = [c[:, None, None] * bank.field(x) for bank, c in self._weighted_banks()]
-        return torch.stack(parts).sum(0)
+        return self.lam[:, None, None] * self.bank.field(x)
 
     def witness(self, points: ScoredPoints, probe: BankPoints | None = None) -> BankPerPoint:
         """Stein values of every member at shared (n, d) or own (e, n, d) points; exact without a probe."""
-
-        def values(bank: Bank, own: ScoredPoints) -> Tensor:
-            return stein_values(own.score, *bank.field_and_divergence(own.x, probe))
-
-        return self._summed(values, points)
+        self.require_success()
+        points = points.to(dtype=self.bank.dtype, device=self.bank.device)
+        f, div_f = self.bank.field_and_divergence(points.x, probe)
+        return self.lam[:, None] * stein_values(points.score, f, div_f)
 
     def shares(self, points: ScoredPoints, blocks: Sequence[slice]) -> Tensor:
         """The witness split over blocks of coordinates, (e, n, k); exact, and mean zero under q each."""
-
-        def values(bank: Bank, own: ScoredPoints) -> Tensor:
-            return stein_values_by_block(own.score, *bank.field_and_parts(own.x, blocks), blocks)
-
-        return self._summed(values, points)
-
-    def _summed(self, values: Callable[[Bank, ScoredPoints], Tensor], points: ScoredPoints) -> Tensor:
-        """Values of the snapshots, (e, n, ...) each, added with their coefficients."""
         self.require_success()
-        bank = self.snapshots.banks[0]
-        points = points.to(dtype=bank.dtype, device=bank.device)
-        total = torch.zeros((), dtype=bank.dtype, device=bank.device)
-        for bank, c in self._weighted_banks():
-            part = values(bank, points)
-            total = total + c.view(-1, *[1] * (part.ndim - 1)) * part
-        return total
-
-    def _weighted_banks(self) -> Iterator[tuple[Bank, Tensor]]:
-        return zip(self.snapshots.banks, self.snapshots.coefficients, strict=True)
+        points = points.to(dtype=self.bank.dtype, device=self.bank.device)
+        f, parts = self.bank.field_and_parts(points.x, blocks)
+        return self.lam[:, None, None] * stein_values_by_block(points.score, f, parts, blocks)

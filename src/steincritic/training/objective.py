@@ -32,13 +32,6 @@ def loss_of(score: BankPoints, f: BankPoints, div_f: BankPerPoint, lam: PerMembe
     return Loss(stein=stein_values(score, f, div_f).mean(-1), penalty=0.5 * lam * (f * f).sum(-1).mean(-1))
 
 
-def loss_cotangents(score: BankPoints, f: BankPoints, lam: PerMember) -> tuple[BankPoints, BankPerPoint]:
-    """Derivatives of the loss in f and in ∇·f."""
-    share = 1 / f.shape[1]
-    of_field = (score * -share).addcmul_(f, (lam * share)[:, None, None])
-    return of_field, f.new_full(f.shape[:2], -share)
-
-
 def monitor(bank: Bank, points: ScoredPoints, lam: PerMember) -> PerMember:
     """2λ L_λ on points not trained on: MSE_p up to a constant, [repasky2023] eq. (17)."""
     points = points.to(dtype=bank.dtype, device=bank.device)
@@ -57,8 +50,8 @@ class Gap:
         """Mean squared error of the scaleless critic λf, [repasky2023] eq. (16)."""
         value = self.value.to(dtype=bank.dtype, device=bank.device)
         parts: list[Tensor] = []
-        for x, wanted in zip(self.x.split(_ROWS), value.split(_ROWS), strict=True):
-            difference = lam[:, None, None] * bank.field(x) - wanted
+        for x, target in zip(self.x.split(_ROWS), value.split(_ROWS), strict=True):
+            difference = lam[:, None, None] * bank.field(x) - target
             parts.append((difference * difference).sum(-1).sum(-1))
         return torch.stack(parts).sum(0) / len(self.x)
 

@@ -47,12 +47,12 @@ class StepBar:
     @property
     def standing(self) -> str:
         """How far it is, and how long the rest takes at the pace since the first move."""
-        said = f"{self._title}: {self._done} of {self._total} {self._unit}"
+        text = f"{self._title}: {self._done} of {self._total} {self._unit}"
         done, when = self._first or (0, 0.0)
         if self._done <= done:
-            return said
-        left = (time.monotonic() - when) / (self._done - done) * (self._total - self._done)
-        return f"{said}, about {left:.0f} s left of this part"
+            return text
+        seconds = (time.monotonic() - when) / (self._done - done) * (self._total - self._done)
+        return f"{text}, about {seconds:.0f} s left of this part"
 
     def __exit__(self, *_: object) -> None:
         if self._progress is not None:

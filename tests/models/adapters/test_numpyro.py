@@ -78,11 +78,6 @@ def test_a_bounded_numpyro_distribution_has_coordinates_without_bounds(bounded):
     assert as_model(dist.Normal(0.0, 1.0)).sample(3, seed=0).shape == (3, 1)
 
 
-def test_a_circle_is_refused():
-    with pytest.raises(InputError, match="VonMises lives on a circle"):
-        as_model(dist.VonMises(0.0, 1.0))
-
-
 def test_numpyro_refuses_what_has_no_score_or_another_shape():
     def discrete():
         numpyro.sample("a", dist.Normal(numpyro.sample("k", dist.Bernoulli(0.5)), 1.0))
@@ -92,6 +87,8 @@ def test_numpyro_refuses_what_has_no_score_or_another_shape():
         numpyro.sample("L", dist.LKJCholesky(3, 1.0))
         numpyro.sample("y", dist.Normal(0.0, scale), obs=y)
 
+    with pytest.raises(InputError, match="VonMises lives on a circle"):
+        as_model(dist.VonMises(0.0, 1.0))
     with pytest.raises(InputError, match="have no score: k"):
         NumPyroPosterior(discrete)
     with pytest.raises(InputError, match="cannot be called with the given arguments"):

@@ -3,13 +3,11 @@
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
 from steincritic.errors import InputError
-from steincritic.models import JaxDensity, NumPyroPosterior, OpenMMModel, PyMCPosterior, StanPosterior
+from steincritic.models import JaxDensity, NumPyroPosterior, OpenMMModel, PyMCPosterior
 from steincritic.models.adapters import outside
-from steincritic.models.adapters.stan import _coordinate_names
 
 
 @pytest.mark.parametrize(
@@ -18,10 +16,9 @@ from steincritic.models.adapters.stan import _coordinate_names
         (lambda: JaxDensity(lambda v: v), "jax"),
         (lambda: NumPyroPosterior(lambda: None), "numpyro"),
         (lambda: PyMCPosterior(None), "pymc"),
-        (lambda: StanPosterior(None), "stan"),
         (lambda: OpenMMModel(None), "openmm"),
     ],
-    ids=["jax", "numpyro", "pymc", "stan", "openmm"],
+    ids=["jax", "numpyro", "pymc", "openmm"],
 )
 def test_a_missing_library_is_one_line_with_the_command(make, extra, monkeypatch):
     def missing(name):
@@ -37,15 +34,7 @@ def test_no_optional_library_is_imported_before_one_of_its_objects_is_at_hand():
     code = (
         "import sys, torch, steincritic as sc\n"
         "sc.as_model(torch.nn.Linear(2, 1)); sc.as_model(lambda x: -x.square().sum(-1))\n"
-        "names = 'jax numpyro pymc stan openmm zuko normflows sklearn'.split()\n"
+        "names = 'jax numpyro pymc openmm zuko normflows sklearn'.split()\n"
         "assert not [n for n in names if n in sys.modules]"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(sys.path)})
-
-
-def test_coordinates_of_a_simplex_have_no_names():
-    weights = np.array([[0.2, 0.3, 0.5], [0.5, 0.4, 0.1], [0.1, 0.6, 0.3]])
-    points = np.array([[0.1, 2.0], [0.4, 1.0], [0.2, 3.0]])
-    assert _coordinate_names({"w": weights}, ["w"], points) is None
-    one = {"mu": points[:, 0], "tau": np.exp(points[:, 1]), "sum": points.sum(1)}
-    assert _coordinate_names(one, list(one), points) == ["mu", "log tau"]

@@ -8,7 +8,6 @@ import warnings
 import pytest
 import torch
 
-import steincritic as sc
 from model_contract import Case, ModelContract, cases
 from steincritic.errors import InputError
 from steincritic.models import SbiPosterior, SbiVectorField, as_model
@@ -96,16 +95,3 @@ def test_draws_of_a_vector_field_are_decided_by_the_seed():
     model = as_model(posterior("NPSE", "normal", epochs=60).set_default_x(OBSERVED))
     draws = model.sample(4, seed=1)
     assert torch.equal(draws, model.sample(4, seed=1)) and draws.shape == (4, 2)
-
-
-def test_draws_of_sbi_are_checked_against_the_true_posteriors():
-    def true_posterior(x):
-        return torch.distributions.MultivariateNormal(0.8 * x, 0.2 * torch.eye(2))
-
-    net, observations = posterior("NPE", "normal"), torch.eye(2).repeat(2, 1)
-    draws = [SbiPosterior(net, x).sample(200, seed=k) for k, x in enumerate(observations)]
-    found = sc.check_amortized(true_posterior, draws, observations)
-    assert found.rejected and len(found.failing) >= 2  # after five epochs
-    source = torch.Generator().manual_seed(3)
-    right = [0.8 * x + 0.2**0.5 * torch.randn(200, 2, generator=source) for x in observations]
-    assert not sc.check_amortized(true_posterior, right, observations).rejected

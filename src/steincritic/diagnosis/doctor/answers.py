@@ -14,7 +14,7 @@ from steincritic.models.base import DensityModel
 from steincritic.rng import generator
 from steincritic.shapes import Points
 
-_SINGLE = 1e-5  # of a score that is float64 in name only
+_SINGLE = 1e-5  # rounding of a score that was made in float32
 _FEWEST = 50  # rows in which repeated values are counted
 _LOOKED_AT = 2_000  # draws and data whose log-density is asked for
 
@@ -32,12 +32,12 @@ def check_shape(patient: Patient) -> Verdict:
 
 
 def check_finite_values(patient: Patient) -> Verdict:
-    looked = []
+    places = []
     for name, x in (("the model's own draws", patient.draws), ("x", patient.data)):
         if x is None:
             continue
-        own = patient.own if x is patient.draws else None
-        values = {"score": patient.score(x) if own is None else own.score}
+        scored = patient.scored_draws if x is patient.draws else None
+        values = {"score": patient.score(x) if scored is None else scored.score}
         if isinstance(patient.model, DensityModel):
             values["log-density"] = patient.log_prob(x[:_LOOKED_AT])[:, None]
         for what, value in values.items():
@@ -46,8 +46,8 @@ def check_finite_values(patient: Patient) -> Verdict:
                     f"The {what} is not finite at {bad} of {len(value)} rows of {name}: such points lie "
                     "outside the model's support, or its formula overflows."
                 )
-        looked.append(f"{len(x)} rows of {name}")
-    return "passed", f"Finite at {' and '.join(looked)}."
+        places.append(f"{len(x)} rows of {name}")
+    return "passed", f"Finite at {' and '.join(places)}."
 
 
 def check_rows(patient: Patient) -> Verdict:
@@ -59,18 +59,18 @@ def check_rows(patient: Patient) -> Verdict:
             f"The score of the same points changed by {gap:.1e} of its size from one call to the next: "
             "switch dropout and random probes off (model.eval())."
         )
-    some = torch.randperm(len(x), generator=generator(patient.seed, "rows"))[:8].to(x.device)
-    alone = torch.cat([patient.score(x[i : i + 1]) for i in some.tolist()])
+    rows = torch.randperm(len(x), generator=generator(patient.seed, "rows"))[:8].to(x.device)
+    by_row = torch.cat([patient.score(x[i : i + 1]) for i in rows.tolist()])
     backwards = patient.score(x.flip(0)).flip(0)
-    gap = max(_gap(alone, together[some]), _gap(backwards, together))
+    gap = max(_gap(by_row, together[rows]), _gap(backwards, together))
     if gap > _rounding(together):
         return "failed", (
             f"The score of a row changed by {gap:.1e} of its size with the rows beside it: batch "
             "normalization in training mode, or a sum over the wrong axis (model.eval(), sum over dim=-1)."
         )
-    kept = x.clone()
-    answer(lambda: patient.model.score(kept), "model.score")
-    if not torch.equal(kept.detach(), x):
+    copy = x.clone()
+    answer(lambda: patient.model.score(copy), "model.score")
+    if not torch.equal(copy.detach(), x):
         return "failed", "model.score changes its argument in place: let it work on a copy."
     return "passed", f"Each row has one score, alone or among others (largest difference {gap:.0e})."
 
@@ -93,11 +93,6 @@ def check_dtypes(patient: Patient) -> Verdict:
         other = "float32" if single is not None else "float64"
         return "warning", f"The model refuses {refused[0]}: pass data as {other}, or convert the model."
     assert double is not None and single is not None
-    if _is_single_inside(patient):
-        return "warning", (
-            "The score of float64 points is float64 in name only: every number in it is a float32, so some "
-            "step inside the model rounds; convert its parameters and inputs to double."
-        )
     if single.dtype != torch.float32:
         return "warning", (
             f"float32 points got a {short(single.dtype)} score: harmless, for it is cast back, but slower."
@@ -110,36 +105,23 @@ def check_dtypes(patient: Patient) -> Verdict:
     return "passed", f"float32 and float64 come back as they went in, and agree to {gap:.0e}."
 
 
-def _is_single_inside(patient: Patient) -> bool:
-    """Does a score of float64 points, at points with all their digits, hold float32 numbers alone?"""
-    x = patient.points.double()
-    source = generator(patient.seed, "digits")
-    toward = torch.rand(x.shape, generator=source, dtype=torch.float64).to(x.device) * 1e-4
-    try:
-        score = patient.score(x + toward * (x.mean(0) - x))  # a step inside the hull keeps to the support
-    except ModelError:
-        return False
-    varied = [column for column in score.T if len(column.unique()) > len(x) // 2]
-    return bool(varied) and all(torch.equal(c.float().double(), c) for c in varied)
-
-
 def check_device(patient: Patient) -> Verdict:
     x = patient.points
-    here = patient.score(x)
-    if here.device != x.device:
-        return "failed", f"Points on {x.device} got a score on {here.device}: return it where x is."
+    score = patient.score(x)
+    if score.device != x.device:
+        return "failed", f"Points on {x.device} got a score on {score.device}: return it where x is."
     if not torch.cuda.is_available():
         return "passed", f"Points on {x.device} get their score on {x.device}; there is no GPU to try."
-    there = torch.device("cpu" if x.is_cuda else "cuda")
+    device = torch.device("cpu" if x.is_cuda else "cuda")
     try:
-        moved = patient.score(x.to(there))
+        moved = patient.score(x.to(device))
     except ModelError as error:
         return "warning", f"The model works on {x.device} alone ({error}): keep the data there."
-    if moved.device.type != there.type:
-        return "warning", f"Points on {there} got a score on {moved.device}: keep the data on {x.device}."
-    gap = _gap(moved.to(here), here)
+    if moved.device.type != device.type:
+        return "warning", f"Points on {device} got a score on {moved.device}: keep the data on {x.device}."
+    gap = _gap(moved.to(score), score)
     status: Status = "passed" if gap < 1e-2 else "failed"
-    return status, f"The score on {there} differs from that on {x.device} by {gap:.0e} of its size."
+    return status, f"The score on {device} differs from that on {x.device} by {gap:.0e} of its size."
 
 
 def _gap(a: Tensor, b: Tensor) -> float:
@@ -195,8 +177,11 @@ def check_gradient(patient: Patient) -> Verdict:
     h = eps ** (1 / 3)
     try:
         steps = _log_probs_along(patient, x, v, h)
-    except ModelError:  # at the edge of the support a step may lead out of it
-        x = _away_from_edges(patient, x, 2 * h * scale)
+    except ModelError:  # at the edge of the support a step may lead out of the range of all that is known
+        known = torch.cat([p.to(x) for p in (patient.data, patient.draws) if p is not None])
+        margin = 2 * h * scale
+        inside = ((x - margin >= known.amin(0)) & (x + margin <= known.amax(0))).all(1)
+        x = x[inside] if bool(inside.any()) else x
         steps = _log_probs_along(patient, x, v, h)
     right, left, far_right, far_left, here = steps  # (m, k) each
     slope, coarse, jump = (right - left) / (2 * h), (far_right - far_left) / (4 * h), right + left - 2 * here
@@ -244,10 +229,3 @@ def _log_probs_along(patient: Patient, x: Points, v: Tensor, h: float) -> list[T
         moved = x[:, None] + step * v  # (m, k, d)
         values.append(patient.log_prob(moved.flatten(0, 1)).double().view(moved.shape[:2]))
     return values
-
-
-def _away_from_edges(patient: Patient, x: Points, margin: Tensor) -> Points:
-    """Points from which a step stays within the range of all that is known."""
-    known = torch.cat([p.to(x) for p in (patient.data, patient.draws) if p is not None])
-    inside = ((x - margin >= known.amin(0)) & (x + margin <= known.amax(0))).all(1)
-    return x[inside] if bool(inside.any()) else x

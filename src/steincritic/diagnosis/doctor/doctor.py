@@ -5,10 +5,10 @@ asks the model the questions whose answers are known: the score is the gradient 
 E_q[T_q f] = 0 on the model's own draws, and rows, seeds, dtypes and devices do not matter.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch.distributions import Distribution
@@ -18,15 +18,14 @@ from steincritic.data.conditional import Target, at_rows
 from steincritic.data.points import PointsLike, ScoredPoints, arranged, row_names, within_bounds
 from steincritic.data.tables import load_table
 from steincritic.devices import DeviceLike, resolve_device
-from steincritic.diagnosis.doctor import answers, conditional, own_draws
+from steincritic.diagnosis.doctor import answers, own_draws
 from steincritic.diagnosis.doctor.patient import Patient, Status, Verdict, draw, generators_restored
-from steincritic.diagnosis.doctor.situations import CONDITIONAL, Advice, situations, target_columns
 from steincritic.display import panel
 from steincritic.errors import InputError, ModelError, check_count
-from steincritic.files import write_json
+from steincritic.files import json_fields, write_json
 from steincritic.models.base import Model, ModelLike, SamplingModel, as_model, dimension
 from steincritic.models.bounded import coordinates_of, unbounded
-from steincritic.models.conditional import AtRows, is_conditional
+from steincritic.models.conditional import AtRows
 from steincritic.models.coordinates import Bounds, entered
 from steincritic.models.density import DistributionModel
 from steincritic.shapes import Points, counted
@@ -49,6 +48,8 @@ class Checkup:
     n: int  # model draws looked at
     seed: int
 
+    JSON_FIELDS: ClassVar = ("ok", "n", "seed", "checks")
+
     @property
     def ok(self) -> bool:
         """Nothing failed; doubts may remain."""
@@ -64,28 +65,21 @@ class Checkup:
         """The same in sentences, for the result of a test of this model."""
         return [f"About the model: {problem.detail}" for problem in self.problems]
 
-    @property
-    def advice(self) -> tuple[Finding, ...]:
-        """Situations that have a way of their own; nothing is wrong in them."""
-        return tuple(self._of("advice"))
-
     def summary(self) -> str:
-        """The verdict in sentences: first what failed, then warnings, then advice."""
+        """The verdict in sentences: first what failed, then warnings."""
         failed, doubtful = self._of("failed"), self._of("warning")
         passed = len(self._of("passed"))
         verdict = "The adapter cannot be trusted yet" if failed else "No evidence against the adapter"
         lines = [f"{verdict}: {len(failed)} failed, {counted(len(doubtful), 'warning')}, {passed} passed."]
-        told = (f"{f.name} ({f.status}): {f.detail}" for f in (*self.problems, *self.advice))
-        return "\n".join([*lines, *told])
+        problems = (f"{f.name} ({f.status}): {f.detail}" for f in self.problems)
+        return "\n".join([*lines, *problems])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
-        checks = [asdict(finding) for finding in self.checks]
-        return {"ok": self.ok, "n": self.n, "seed": self.seed, "checks": checks}
+        return json_fields(self, self.JSON_FIELDS)
 
     def _repr_html_(self) -> str:
-        order = (*self.problems, *self.advice, *self._of("passed"))
-        rows = [(f.name, f.status, f.detail) for f in order]
+        rows = [(f.name, f.status, f.detail) for f in (*self.problems, *self._of("passed"))]
         return panel(self.summary().splitlines()[:1], rejected=not self.ok, rows=rows, head=_COLUMNS)
 
     def __repr__(self) -> str:
@@ -136,19 +130,25 @@ def doctor(
         if x is None:
             raise InputError("a conditional model is looked at where the data are: pass x (--data FILE)")
         return _at_rows(at_rows(model, x, target)[0], seed)
-    if is_conditional(model):
-        return Checkup(checks=_advised([CONDITIONAL]), n=0, seed=seed)
     table: Any = load_table(x) if isinstance(x, str | Path) else x
-    adapted = _adapted(model)
+    try:
+        adapted = as_model(model)
+    except InputError:
+        if not isinstance(model, Distribution):
+            raise
+        adapted = DistributionModel(model)  # one that cannot be tested can be looked at all the same
     if bounds is not None:
         adapted = within_bounds(adapted, bounds, None if x is None else arranged(table, adapted))
     if n is not None:
         check_count(n, name="n", least=500)
     resolve_device(device, torch.empty(0))  # refuses one that is not there
-    names = [str(name) for name in getattr(table, "columns", ())] or None
-    if (wider := _wider(table, adapted, names)) is not None and not isinstance(adapted, SamplingModel):
-        return Checkup(checks=_advised([wider]), n=0, seed=seed)
-    data = None if x is None or wider else _data(arranged(table, adapted), adapted, device)
+    data = None
+    if x is not None:
+        within, data = coordinates_of(adapted), arranged(table, adapted)
+        points = data.x if isinstance(data, ScoredPoints) else as_points(data, dim=dimension(adapted))
+        if within is not None:
+            points = entered(within, points, getattr(data, "columns", None), row_names(data))
+        data = points.detach().to(points.device if device is None else resolve_device(device, points))
     adapted = unbounded(adapted)
     if data is None and not isinstance(adapted, SamplingModel):
         raise InputError(
@@ -161,7 +161,6 @@ def doctor(
         if draws is not None or data is not None:
             patient = Patient(model=adapted, draws=draws, data=data, seed=seed)
             checks += _asked(_CHECKS, patient)
-            checks += _advised([*filter(None, [wider]), *situations(patient, names)])
     return Checkup(checks=tuple(checks), n=0 if draws is None else len(draws), seed=seed)
 
 
@@ -178,38 +177,9 @@ def glance(model: Model | None, x: Points, *, seed: int) -> Checkup:
     return Checkup(checks=checks, n=_GLANCE, seed=seed)
 
 
-def _adapted(model: ModelLike) -> Model:
-    """A torch distribution that `as_model` refuses can be looked at all the same."""
-    try:
-        return as_model(model)
-    except InputError:
-        if isinstance(model, Distribution):
-            return DistributionModel(model)
-        raise
-
-
 def _at_rows(model: AtRows, seed: int) -> Checkup:
     with generators_restored():
-        return Checkup(checks=tuple(_asked(conditional.CHECKS, model, seed)), n=len(model), seed=seed)
-
-
-def _wider(x: Any, model: Model, names: list[str] | None) -> Advice | None:
-    """Data with more columns than the model knows."""
-    if x is None:
-        return None
-    columns = len(names) if names else (x.x if isinstance(x, ScoredPoints) else as_points(x)).shape[-1]
-    return target_columns(columns, dimension(model), names)
-
-
-def _advised(advice: Iterable[Advice]) -> tuple[Finding, ...]:
-    return tuple(Finding(name, "advice", detail) for name, detail in advice)
-
-
-def _data(x: PointsLike, model: Model, device: DeviceLike) -> Points:
-    within = coordinates_of(model)
-    points = x.x if isinstance(x, ScoredPoints) else as_points(x, dim=dimension(model))
-    points = points if within is None else entered(within, points, getattr(x, "columns", None), row_names(x))
-    return points.detach() if device is None else points.detach().to(resolve_device(device, points))
+        return Checkup(checks=tuple(_asked(own_draws.AT_ROWS, model, seed)), n=len(model), seed=seed)
 
 
 def _asked(checks: Mapping[str, Callable[..., Verdict]], *about: Any) -> Iterator[Finding]:

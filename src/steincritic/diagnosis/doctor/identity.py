@@ -40,14 +40,14 @@ _FUNCTIONS: tuple[_Function, ...] = (  # name, g, g'
 )
 
 
-def stein_identity(own: ScoredPoints, slowness: float) -> Identity:
+def stein_identity(draws: ScoredPoints, slowness: float) -> Identity:
     r"""Studentized means of $T_q f = g(y_i) s_j + \delta_{ij} g'(y_i)$ for $f = g(y_i) e_j$, all i and j.
 
     Also of their sums over i = j, which see a wrong scale of the score √d times as well. Every mean has
     its share of the false-alarm probability (Bonferroni), half for the sums; those beyond their bound
     are looked at again for skewness and heavy tails. In standardized coordinates y.
     """
-    inside = robust_frame(own.x).enter(own)
+    inside = robust_frame(draws.x).enter(draws)
     y, s = inside.x, inside.score
     d = y.shape[1]
     bound_one = _normal_bound(FALSE_ALARM / 2, d + (len(_FUNCTIONS) - 1) * d * d)
@@ -66,7 +66,10 @@ def stein_identity(own: ScoredPoints, slowness: float) -> Identity:
                 break
         values = (gy * s + dy).sum(1)
         label = f"sum of {name.replace('x', 'x_i')} e_i"
-        results.append(_judged(values, _studentized(values, slowness), bound_sum, label))
+        floor = 1e-14 * float(values.square().mean())
+        error = math.sqrt(max(float(values.var()), floor) * slowness / len(values))
+        mean = float(values.mean())
+        results.append(_judged(values, mean / error if mean else 0.0, bound_sum, label))
     trusted = [r for r in results if not r[2]]
     worst, name, heavy = max(trusted, key=_excess, default=max(results, key=_excess))
     if abs(worst[0]) <= worst[1]:  # no mean that can be trusted is beyond its bound
@@ -104,17 +107,11 @@ def _studentized_means(g: Tensor, s: Tensor, slope: Tensor) -> Tensor:
     """(d, d) means of g_i s_j + δ_ij slope_i over their standard errors, by products of matrices."""
     n = len(g)
     mean, square = g.T @ s / n, (g * g).T @ (s * s) / n
-    own = g * s + slope
-    mean.diagonal().copy_(own.mean(0))
-    square.diagonal().copy_((own * own).mean(0))
+    diagonal = g * s + slope
+    mean.diagonal().copy_(diagonal.mean(0))
+    square.diagonal().copy_((diagonal * diagonal).mean(0))
     variance = (square - mean * mean).clamp_min(1e-14 * square)
     return torch.nan_to_num(mean / (variance / n).sqrt(), nan=0.0)
-
-
-def _studentized(values: PerPoint, slowness: float) -> float:
-    mean, variance = float(values.mean()), float(values.var())
-    floor = 1e-14 * float(values.square().mean())
-    return mean / math.sqrt(max(variance, floor) * slowness / len(values)) if mean else 0.0
 
 
 def _normal_bound(alarm: float, count: int) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from steincritic.models.mixing import autocorrelation_time
 from steincritic.rng import derive
 from steincritic.shapes import PerPoint, Points
 
-Status = Literal["passed", "warning", "failed", "skipped", "advice"]
+Status = Literal["passed", "warning", "failed", "skipped"]
 Verdict = tuple[Status, str]  # with a sentence: what was found, in numbers, and the way out
 
 _LEAST_WORTH = 100  # independent draws below which Stein's identity is not judged
@@ -43,8 +43,8 @@ class Patient:
     @cached_property
     def points(self) -> Points:
         """Some data and some draws, in the dtype of the data where there are any."""
-        some = [p[:: max(1, len(p) // FEW)][:FEW] for p in (self.data, self.draws) if p is not None]
-        return torch.cat([part.to(some[0]) for part in some])
+        samples = [p[:: max(1, len(p) // FEW)][:FEW] for p in (self.data, self.draws) if p is not None]
+        return torch.cat([part.to(samples[0]) for part in samples])
 
     @cached_property
     def precise(self) -> Points:
@@ -56,7 +56,7 @@ class Patient:
         return self.points.double()
 
     @cached_property
-    def own(self) -> ScoredPoints | None:
+    def scored_draws(self) -> ScoredPoints | None:
         """The model's draws with its score there, in double precision."""
         if self.draws is None:
             return None
@@ -65,8 +65,8 @@ class Patient:
     @cached_property
     def slowness(self) -> float:
         """How many draws in a row are worth one independent draw."""
-        assert self.own is not None
-        inside = robust_frame(self.own.x).enter(self.own)
+        assert self.scored_draws is not None
+        inside = robust_frame(self.scored_draws.x).enter(self.scored_draws)
         step = max(1, inside.dim // 32)
         return autocorrelation_time(torch.cat([inside.x, inside.x * inside.score], dim=1)[:, ::step])
 
@@ -77,8 +77,8 @@ class Patient:
 
     @cached_property
     def identity(self) -> Identity:
-        assert self.own is not None
-        return stein_identity(self.own, self.slowness)
+        assert self.scored_draws is not None
+        return stein_identity(self.scored_draws, self.slowness)
 
     def score(self, x: Points) -> Points:
         return checked_score(self.model, x.clone())
@@ -138,9 +138,7 @@ def _seeded(model: SamplingModel, dim: int, seed: int) -> Verdict:
     first_seed, other_seed = derive(seed, "first"), derive(seed, "other")
     first = _sampled(model, FEW, first_seed, dim)
     _ = torch.rand(3), np.random.random(3), random.random()
-    before = _global_state()
     second = _sampled(model, FEW, first_seed, dim)
-    touched = _global_state() != before
     other = _sampled(model, FEW, other_seed, dim)
     _sampled(model, 1, other_seed, dim)
     if not torch.equal(first, second):
@@ -156,11 +154,6 @@ def _seeded(model: SamplingModel, dim: int, seed: int) -> Verdict:
             f"{shared:.0%} of {FEW} draws came again under another seed: a sampler that picks from stored "
             "points has no fresh draws for a null distribution."
         )
-    if touched:
-        return "warning", (
-            "Sampling changes the global random generators, and with them what other code draws: use a "
-            "generator of its own, or torch.random.fork_rng."
-        )
     return "passed", "n asked is n given; the same seed gives the same draws, another seed others."
 
 
@@ -174,8 +167,3 @@ def generators_restored() -> Iterator[None]:
         finally:
             np.random.set_state(states[0])
             random.setstate(states[1])
-
-
-def _global_state() -> tuple[bytes, bytes, int, object]:
-    state: Any = np.random.get_state()
-    return torch.get_rng_state().numpy().tobytes(), state[1].tobytes(), state[2], random.getstate()

@@ -10,15 +10,15 @@ from typing import Any
 
 from steincritic.models.base import Model
 
-# first part of a class's module: the file here that knows such objects
-_KNOWN = ("bridgestan", "normflows", "numpyro", "openmm", "pymc", "sbi", "scipy", "sklearn", "stan", "zuko")
-_FILES = {"jaxlib": "jax", **{name: name for name in _KNOWN}}
+# libraries, by the first part of a class's module; a file here knows the objects of each
+_KNOWN = ("bridgestan", "jaxlib", "normflows", "numpyro", "openmm", "pymc", "sbi", "scipy", "sklearn", "zuko")
 
 
 def adapt(obj: Any) -> Model | None:
     """The object of another library as a model; None where it is of no library known here, or no model."""
     for kind in type(obj).__mro__:
-        if file := _FILES.get(kind.__module__.partition(".")[0]):
-            model: Model | None = import_module(f"{__name__}.{file}").adapt(obj)
+        if (library := kind.__module__.partition(".")[0]) in _KNOWN:
+            file = import_module(f"{__name__}.{library.removesuffix('lib')}")
+            model: Model | None = file.adapt(obj)
             return model
     return None

@@ -6,12 +6,11 @@ import numpy as np
 import torch
 
 from steincritic.errors import InputError, first_line
-from steincritic.models.adapters.outside import by_numpy, check_names, flat_draws
-from steincritic.models.base import Described
-from steincritic.shapes import PerPoint, Points
+from steincritic.models.adapters.outside import ByPoint, flat_draws
+from steincritic.shapes import Points
 
 
-class BridgeStanPosterior(Described):
+class BridgeStanPosterior(ByPoint):
     """The posterior of `bridgestan.StanModel(library, data)`, unconstrained, with the Jacobian."""
 
     def __init__(self, model: Any) -> None:
@@ -19,22 +18,19 @@ class BridgeStanPosterior(Described):
         self.dim: int = model.param_unc_num()
         self.names = _coordinate_names(model)
 
-    def log_prob(self, x: Points) -> PerPoint:
-        return by_numpy(lambda rows: [self._model.log_density(row) for row in rows], x)
-
-    def score(self, x: Points) -> Points:
-        return by_numpy(lambda rows: np.stack([self._model.log_density_gradient(row)[1] for row in rows]), x)
+    def _at(self, point: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = self._model.log_density_gradient(point)
+        return value, gradient
 
     def unconstrain(self, draws: Any) -> Points:
         """Draws as points (n, dim): a mapping of arrays with one row per draw, in Stan's shapes."""
-        arrays = flat_draws(draws)
         places = [_place(name) for name in self._model.param_names()]
-        n = check_names(arrays, list(dict.fromkeys(name for name, _ in places)))
+        arrays = flat_draws(draws, list(dict.fromkeys(name for name, _ in places)))
         try:
             numbers = np.stack([np.moveaxis(arrays[name], 0, -1)[index] for name, index in places], -1)
             points = [self._model.param_unconstrain(row) for row in numbers.astype(np.float64)]
         except (IndexError, ValueError, RuntimeError) as error:
-            raise InputError(f"BridgeStan cannot read these {n} draws ({first_line(error)})") from None
+            raise InputError(f"BridgeStan cannot read these draws ({first_line(error)})") from None
         return torch.as_tensor(np.stack(points), dtype=torch.float64)
 
 
@@ -50,11 +46,11 @@ def _coordinate_names(model: Any) -> list[str]:
         bare + (f"[{', '.join(map(str, index))}]" if index else "")
         for bare, index in map(_place, model.param_unc_names())
     ]
-    zero, one = (model.param_constrain(np.full(len(labels), value)) for value in (0.0, 1.0))
-    if len(zero) != len(labels):  # a simplex, say, has fewer coordinates than numbers
+    at_zero, at_one = (model.param_constrain(np.full(len(labels), value)) for value in (0.0, 1.0))
+    if len(at_zero) != len(labels):  # a simplex, say, has fewer coordinates than numbers
         return [f"{label}, unconstrained" for label in labels]
     kinds = {(0.0, 1.0): "{}", (1.0, round(float(np.e), 6)): "log {}"}
-    ends = zip(np.round(zero, 6).tolist(), np.round(one, 6).tolist(), strict=True)
+    ends = zip(np.round(at_zero, 6).tolist(), np.round(at_one, 6).tolist(), strict=True)
     return [
         kinds.get(pair, "{}, unconstrained").format(label) for label, pair in zip(labels, ends, strict=True)
     ]

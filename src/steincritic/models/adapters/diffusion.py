@@ -59,7 +59,9 @@ class DiffusionModel(Described):
         self._net, self._shape = net, shape
         self._time = None if time is None else _number(time, "time")
         self._score = _SCORES[prediction]
-        added = {self._added(level): level for level in noisier}
+        added = {}  # by the standard deviation between this level and one of the same scale, 0 if less noisy
+        for level in noisier:
+            added[math.sqrt(max(0.0, (alpha * level.sigma / level.alpha) ** 2 - sigma**2))] = level
         self._noisier = {sd: added[sd] for sd in sorted(added) if sd > 0}
 
     @classmethod
@@ -76,23 +78,15 @@ class DiffusionModel(Described):
         check_count(step, name="step", least=0)
         if step >= len(alphas_cumprod):
             raise InputError(f"the schedule has steps 0 to {len(alphas_cumprod) - 1}, got {step}")
-        kept = [float(value) for value in alphas_cumprod[step:]]
-        if not 0 < kept[0] < 1:
-            raise InputError(f"alphas_cumprod[{step}] must lie in (0, 1), got {kept[0]}")
+        alphas = [float(value) for value in alphas_cumprod[step:]]
+        if not 0 < alphas[0] < 1:
+            raise InputError(f"alphas_cumprod[{step}] must lie in (0, 1), got {alphas[0]}")
 
         def level(k: int, noisier: Iterable[DiffusionModel] = ()) -> DiffusionModel:
-            sigma, alpha = math.sqrt(1 - kept[k]), math.sqrt(kept[k])
-            return cls(
-                net,
-                sigma=sigma,
-                alpha=alpha,
-                time=step + k,
-                prediction=prediction,
-                shape=shape,
-                noisier=noisier,
-            )
+            noise = {"sigma": math.sqrt(1 - alphas[k]), "alpha": math.sqrt(alphas[k]), "time": step + k}
+            return cls(net, **noise, prediction=prediction, shape=shape, noisier=noisier)
 
-        return level(0, [level(k) for k in range(1, len(kept)) if 0 < kept[k] < kept[0]])
+        return level(0, [level(k) for k in range(1, len(alphas)) if 0 < alphas[k] < alphas[0]])
 
     @property
     def noise_levels(self) -> tuple[float, ...]:
@@ -101,29 +95,25 @@ class DiffusionModel(Described):
 
     def with_noise(self, sd: Numbers) -> Model:
         """The law of x + sd * z, x at this level: that of the noisier level in the units of this one."""
-        wanted = float(as_parameter(sd, "sd"))
+        target = float(as_parameter(sd, "sd"))
         if not self._noisier:
             raise InputError("this level knows no noisier ones: give them (noisier=), or use at_step")
-        nearest = min(self._noisier, key=lambda known: abs(known - wanted))
-        if not math.isclose(nearest, wanted, rel_tol=1e-6):
-            raise InputError(f"sd must be one of noise_levels, {nearest:.6g} is the nearest to {wanted:.6g}")
+        nearest = min(self._noisier, key=lambda known: abs(known - target))
+        if not math.isclose(nearest, target, rel_tol=1e-6):
+            raise InputError(f"sd must be one of noise_levels, {nearest:.6g} is the nearest to {target:.6g}")
         level = self._noisier[nearest]
         factor = level.alpha / self.alpha
         return PairModel(lambda x: factor * level.score(factor * x), None)
-
-    def _added(self, level: "DiffusionModel") -> float:
-        """Standard deviation between this level and a noisier one of the same scale; 0 for one less noisy."""
-        whole = self.alpha * level.sigma / level.alpha
-        return math.sqrt(max(0.0, whole**2 - self.sigma**2))
 
     def _about(self) -> str:
         return f"noise {self.sigma:.3g}"
 
     def score(self, x: Points) -> Points:
         with torch.no_grad():
-            given = x.detach().to(self.like if isinstance(self._net, nn.Module) else x)
-            rows = given if self._shape is None else given.view(len(x), *self._shape)
-            times = () if self._time is None else (self._times(rows, self._time),)
+            points = x.detach().to(self.like if isinstance(self._net, nn.Module) else x)
+            rows = points if self._shape is None else points.view(len(x), *self._shape)
+            kind = torch.long if isinstance(self._time, int) else rows.dtype
+            times = [] if self._time is None else [rows.new_full((len(rows),), self._time, dtype=kind)]
             out = self._net(rows, *times)
             out = getattr(out, "sample", out)
             if out.shape != rows.shape:
@@ -137,11 +127,6 @@ class DiffusionModel(Described):
         data = as_parameter(x, "x")
         noise = Source(seed, "diffusion noise", device=data.device).normals(*data.shape, dtype=data.dtype)
         return self.alpha * data + self.sigma * noise
-
-    @staticmethod
-    def _times(rows: Tensor, time: float) -> Tensor:
-        kind = torch.long if isinstance(time, int) else rows.dtype
-        return torch.full((len(rows),), time, dtype=kind, device=rows.device)
 
 
 def _number(value: Any, name: str) -> float:

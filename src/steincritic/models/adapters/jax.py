@@ -38,8 +38,8 @@ class JaxDensity(Described):
             lambda dim, dtype: self._jax.eval_shape(log_prob, self._jax.ShapeDtypeStruct((dim,), dtype)).shape
         )
         if draw is not None:
-            drawn = draw
-            self.sample = lambda n, *, seed=0: _drawn(drawn, n, seed)
+            self._draw = draw
+            self.sample = self._sample
 
     @cached_property
     def like(self) -> Tensor:
@@ -53,30 +53,29 @@ class JaxDensity(Described):
     def score(self, x: Points) -> Points:
         return self._asked(self._slopes, x)
 
+    def _sample(self, n: int, *, seed: int = 0) -> Points:
+        check_count(n, name="n")
+        return to_torch(self._draw(key(seed), n))
+
     def _asked(self, function: Callable[[Any], Any], x: Points) -> Tensor:
         if x.dtype == torch.float64 and not self._jax.config.jax_enable_x64:
             raise ModelError(
                 "JAX would compute float64 points in float32: call jax.config.update('jax_enable_x64', True) "
                 "before the model is made, or pass float32 points"
             )
-        given = self._given(x)
-        if (shape := self._shape_of_answer(x.shape[1], given.dtype)) != ():
+        jax_points = self._as_jax(x)
+        if (shape := self._shape_of_answer(x.shape[1], jax_points.dtype)) != ():
             raise ModelError(
                 f"a JAX log-density takes one point ({x.shape[1]},) and returns a number, this one returned "
                 f"shape {shape}; the rows are mapped here"
             )
-        return to_torch(function(given)).to(x)
+        return to_torch(function(jax_points)).to(x)
 
-    def _given(self, x: Points) -> Any:
+    def _as_jax(self, x: Points) -> Any:
         x = x.detach().to(self.like.dtype).contiguous()  # the dtype of a model's own arrays
         if x.device.type != "cpu" and self._jax.default_backend() == "cpu":
             x = x.cpu()
         return self._jax.dlpack.from_dlpack(x)
-
-
-def _drawn(draw: Callable[[Any, int], Any], n: int, seed: int) -> Points:
-    check_count(n, name="n")
-    return to_torch(draw(key(seed), n))
 
 
 def adapt(obj: Any) -> JaxDensity | None:

@@ -26,16 +26,13 @@ class KernelDensity(Described):
     def __init__(self, points: Numbers, covariance: Numbers, weights: Numbers | None = None) -> None:
         self.points = as_parameter(points, "points")
         self.dim = self.points.shape[1]
-        factor, failed = torch.linalg.cholesky_ex(as_parameter(covariance, "covariance").to(self.points))
-        if bool(failed):
-            raise InputError("the kernel's covariance is not positive definite")
-        self._factor: Tensor = factor  # (d, d) lower
+        self._factor = lower_factor(covariance, self.points, "covariance")
         weights = torch.ones(len(self.points)) if weights is None else as_parameter(weights, "weights")
         weights = weights.to(self.points)
         self._log_weights: Tensor = (weights / weights.sum()).log()
-        log_det = 2 * factor.diagonal().log().sum()
+        log_det = 2 * self._factor.diagonal().log().sum()
         self._log_scale = -0.5 * (float(log_det) + self.dim * math.log(2 * math.pi))
-        self._inside = self._whitened(self.points)
+        self._inside = whitened(self.points, self._factor)
 
     def _about(self) -> str:
         return counted(len(self.points), "kernel")
@@ -50,15 +47,14 @@ class KernelDensity(Described):
         return self.points
 
     def log_prob(self, x: Points) -> PerPoint:
-        blocks = self._blocks(self._whitened(x))
+        blocks = self._blocks(whitened(x, self._factor))
         return torch.cat([self._joint(rows).logsumexp(-1) for rows in blocks]) + self._log_scale
 
     def score(self, x: Points) -> Points:
         r"""$H^{-1} (\sum_i r_i(x) t_i - x)$ with responsibilities r."""
-        y, inside = self._whitened(x), self._inside.to(x)
+        y, inside = whitened(x, self._factor), self._inside.to(x)
         means = torch.cat([self._joint(rows).softmax(-1) @ inside for rows in self._blocks(y)])
-        pull: Tensor = torch.linalg.solve_triangular(self._factor.to(x), means - y, upper=False, left=False)
-        return pull
+        return unwhitened(means - y, self._factor)
 
     def sample(self, n: int, *, seed: int = 0) -> Points:
         check_count(n, name="n")
@@ -66,11 +62,6 @@ class KernelDensity(Described):
         rows = source.choices(self._log_weights.exp(), n)
         z = source.normals(n, self.dim, dtype=self.points.dtype)
         return self.points[rows] + z @ self._factor.T
-
-    def _whitened(self, x: Points) -> Points:
-        """Coordinates in which every kernel is standard normal."""
-        whitened: Tensor = torch.linalg.solve_triangular(self._factor.to(x).T, x, upper=True, left=False)
-        return whitened
 
     def _joint(self, y: Points) -> Tensor:
         """(n, m): log of weight times kernel, up to its constant; differences keep the digits."""
@@ -83,3 +74,24 @@ class KernelDensity(Described):
     def _blocks(self, y: Points) -> tuple[Tensor, ...]:
         blocks: tuple[Tensor, ...] = y.split(max(1, _BLOCK // len(self.points)))
         return blocks
+
+
+def lower_factor(matrix: Numbers, like: Tensor, name: str) -> Tensor:
+    """(d, d), lower: Cholesky's factor of a covariance or a shape."""
+    factor, failed = torch.linalg.cholesky_ex(as_parameter(matrix, name).to(like))
+    if bool(failed):
+        raise InputError(f"the {name} matrix is not positive definite, so there is no density")
+    lower: Tensor = factor
+    return lower
+
+
+def whitened(x: Points, factor: Tensor) -> Points:
+    """Coordinates in which a normal law of that covariance is standard normal."""
+    y: Tensor = torch.linalg.solve_triangular(factor.to(x).T, x, upper=True, left=False)
+    return y
+
+
+def unwhitened(slope: Points, factor: Tensor) -> Points:
+    """A slope in whitened coordinates as one in x."""
+    pull: Tensor = torch.linalg.solve_triangular(factor.to(slope), slope, upper=False, left=False)
+    return pull

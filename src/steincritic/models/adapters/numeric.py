@@ -45,7 +45,8 @@ class NumericDensity(Described):
         if not (np.isfinite(self._steps) & (self._steps > 0)).all():
             raise InputError(f"scale must be positive and finite, got {scale}")
         if draw is not None:
-            self.sample = lambda n, *, seed=0: _drawn(draw, n, seed, dim)
+            self._draw = draw
+            self.sample = self._sample
 
     def log_prob(self, x: Points) -> PerPoint:
         return by_numpy(self._values, x)
@@ -76,8 +77,7 @@ class NumericDensity(Described):
             slopes[:, j] = (8 * near - far) / (12 * h)
         return slopes
 
-
-def _drawn(draw: Callable[[int, np.random.Generator], Any], n: int, seed: int, dim: int) -> Points:
-    check_count(n, name="n")
-    values = draw(n, np.random.default_rng(derive(seed, "numeric density")))
-    return torch.as_tensor(np.array(values, dtype=np.float64)).view(n, dim)
+    def _sample(self, n: int, *, seed: int = 0) -> Points:
+        check_count(n, name="n")
+        values = self._draw(n, np.random.default_rng(derive(seed, "numeric density")))
+        return torch.as_tensor(np.array(values, dtype=np.float64)).view(n, self.dim)

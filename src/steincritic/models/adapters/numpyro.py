@@ -9,7 +9,7 @@ from steincritic.models.adapters.jax import JaxDensity, key, to_torch
 from steincritic.models.adapters.outside import check_mapped, element_names, named_draws, require
 from steincritic.models.base import Model
 from steincritic.models.bounded import BoundedModel
-from steincritic.models.supports import of_constraint
+from steincritic.models.coordinates import of_constraint
 from steincritic.shapes import Points
 
 
@@ -25,37 +25,35 @@ class NumPyroPosterior(JaxDensity):
     """
 
     def __init__(self, model: Any, *args: Any, **kwargs: Any) -> None:
-        util = require("numpyro.infer.util", extra="numpyro")
-        ravel_pytree = require("jax.flatten_util", extra="jax").ravel_pytree
+        self._util = util = require("numpyro.infer.util", extra="numpyro")
+        self._ravel = require("jax.flatten_util", extra="jax").ravel_pytree
         self._call = (model, args, kwargs)
         sites = _sites(model, args, kwargs)
         info = util.initialize_model(key(0), model, model_args=args, model_kwargs=kwargs)
         first = info.param_info.z  # dict of one unconstrained array per parameter
         if not first:
             raise InputError("this NumPyro model has no continuous parameters")
-        flat, self._unravel = ravel_pytree(first)
+        flat, self._unravel = self._ravel(first)
         self._constrain = info.postprocess_fn
-        self._shapes = {name: tuple(value.shape) for name, value in first.items()}
         self._own_shapes = {name: tuple(sites[name]["value"].shape) for name in first}
-        labels = {name: _label(name, info.model_trace[name]["fn"].support) for name in first}
-        # in the order of JAX, which sorts the names
-        self.names = [n for name in sorted(first) for n in element_names(labels[name], self._shapes[name])]
+        self.names = []
+        transforms = require("numpyro.distributions.transforms", extra="numpyro")
+        for name in sorted(first):  # the order of JAX
+            free = transforms.biject_to(info.model_trace[name]["fn"].support)
+            label = f"log {name}" if isinstance(free, transforms.ExpTransform) else name
+            self.names += element_names(label, tuple(first[name].shape))
         super().__init__(lambda v: -info.potential_fn(self._unravel(v)), dim=len(flat))
 
     def unconstrain(self, draws: Any) -> Points:
         """Draws of the parameters, `mcmc.get_samples()` or ArviZ's, as points (n, dim)."""
-        util = require("numpyro.infer.util", extra="numpyro")
-        ravel_pytree = require("jax.flatten_util", extra="jax").ravel_pytree
         arrays = named_draws(draws, self._own_shapes)
-        given = {name: self._jax.numpy.asarray(array) for name, array in arrays.items()}
-        points = self._jax.vmap(lambda point: ravel_pytree(util.unconstrain_fn(*self._call, point))[0])(given)
-        found = to_torch(points)
-        check_mapped(arrays, found, self.names)
-        return found
+        at_once = self._jax.vmap(lambda draw: self._ravel(self._util.unconstrain_fn(*self._call, draw))[0])
+        points = at_once({name: self._jax.numpy.asarray(array) for name, array in arrays.items()})
+        return check_mapped(arrays, to_torch(points), self.names)
 
     def constrain(self, x: Points) -> dict[str, np.ndarray]:
         """Points as draws of the parameters, and of what the model computes from them."""
-        values = self._jax.vmap(lambda v: self._constrain(self._unravel(v)))(self._given(x))
+        values = self._jax.vmap(lambda v: self._constrain(self._unravel(v)))(self._as_jax(x))
         return {name: np.asarray(value) for name, value in values.items()}
 
 
@@ -73,12 +71,6 @@ def _sites(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[st
     if discrete := [name for name, site in hidden.items() if site["fn"].support.is_discrete]:
         raise InputError(f"discrete parameters have no score: {', '.join(discrete)}; sum them out")
     return hidden
-
-
-def _label(name: str, support: Any) -> str:
-    """What a coordinate is called: a positive parameter is its logarithm in unconstrained space."""
-    transforms = require("numpyro.distributions.transforms", extra="numpyro")
-    return f"log {name}" if isinstance(transforms.biject_to(support), transforms.ExpTransform) else name
 
 
 def adapt(obj: Any) -> Model | None:

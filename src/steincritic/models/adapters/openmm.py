@@ -5,12 +5,10 @@ from typing import Any
 import numpy as np
 
 from steincritic.errors import InputError, check_positive
-from steincritic.models.adapters.outside import by_numpy, require
-from steincritic.models.base import Described
-from steincritic.shapes import PerPoint, Points
+from steincritic.models.adapters.outside import ByPoint, require
 
 
-class OpenMMModel(Described):
+class OpenMMModel(ByPoint):
     """The Boltzmann distribution of a context; a point is all positions in nm, x1 y1 z1 x2 ..., (n, 3 atoms).
 
     Args:
@@ -50,17 +48,11 @@ class OpenMMModel(Described):
         self.dim = 3 * len(masses)
         self._context, self._heat = context, gas * temperature  # kT in kJ/mol
 
-    def log_prob(self, x: Points) -> PerPoint:
-        return by_numpy(lambda rows: [-self._state(row)[0] / self._heat for row in rows], x)
-
-    def score(self, x: Points) -> Points:
-        return by_numpy(lambda rows: np.stack([self._state(row)[1] / self._heat for row in rows]), x)
-
-    def _state(self, row: np.ndarray) -> tuple[float, np.ndarray]:
-        """Potential energy in kJ/mol, and forces in kJ/mol/nm, (d,)."""
-        self._context.setPositions(row.reshape(-1, 3))
+    def _at(self, point: np.ndarray) -> tuple[float, np.ndarray]:
+        self._context.setPositions(point.reshape(-1, 3))
         state = self._context.getState(getEnergy=True, getForces=True)
-        return state.getPotentialEnergy()._value, state.getForces(asNumpy=True)._value.ravel()
+        energy, forces = state.getPotentialEnergy()._value, state.getForces(asNumpy=True)._value
+        return -energy / self._heat, forces.ravel() / self._heat
 
 
 def adapt(obj: Any) -> OpenMMModel | None:

@@ -1,6 +1,6 @@
 """What adapters share: optional libraries, the way to NumPy and back, draws by name."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from steincritic.errors import InputError
-from steincritic.shapes import Points
+from steincritic.models.base import Described
+from steincritic.shapes import PerPoint, Points
 
 
 def require(module: str, *, extra: str) -> Any:
@@ -29,55 +30,63 @@ def by_numpy(function: Callable[[np.ndarray], Any], x: Tensor) -> Tensor:
     return torch.as_tensor(np.array(answer, dtype=np.float64)).to(x)
 
 
+class ByPoint(Described):
+    """A density that another library computes for one point at a time, in float64, with its gradient."""
+
+    def _at(self, point: np.ndarray) -> tuple[float, np.ndarray]:
+        """Log-density and its gradient (d,)."""
+        raise NotImplementedError
+
+    def log_prob(self, x: Points) -> PerPoint:
+        return by_numpy(lambda points: [self._at(point)[0] for point in points], x)
+
+    def score(self, x: Points) -> Points:
+        return by_numpy(lambda points: np.stack([self._at(point)[1] for point in points]), x)
+
+
 def fitted_names(estimator: Any) -> tuple[str, ...] | None:
     """Names of the columns of the frame that an estimator of scikit-learn was fitted on."""
     names = getattr(estimator, "feature_names_in_", None)
     return None if names is None else tuple(map(str, names))
 
 
-def flat_draws(draws: Any) -> dict[str, np.ndarray]:
-    """Named draws as arrays (n, ...): of a mapping, or of ArviZ's InferenceData with its chains joined."""
+def flat_draws(draws: Any, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Arrays (n, ...) of these names: of a mapping, or of ArviZ's InferenceData with its chains joined."""
     if hasattr(draws, "posterior"):
-        return {
-            str(name): np.asarray(values.values).reshape(-1, *values.shape[2:])
-            for name, values in draws.posterior.data_vars.items()
-        }
-    arrays = {str(name): np.asarray(values) for name, values in draws.items()}
+        variables = draws.posterior.data_vars.items()
+        arrays = {str(k): np.asarray(v.values).reshape(-1, *v.shape[2:]) for k, v in variables}
+    else:
+        arrays = {str(name): np.asarray(values) for name, values in draws.items()}
+    if missing := [name for name in names if name not in arrays]:
+        raise InputError(f"draws lack {', '.join(missing)}; they have {', '.join(arrays) or 'nothing'}")
+    arrays = {name: arrays[name] for name in names}
     if any(array.ndim == 0 for array in arrays.values()):
         raise InputError(
             "draws must be arrays with one row per draw, got a number; for one draw pass value[None]"
         )
+    counts = {name: len(array) for name, array in arrays.items()}
+    if len(set(counts.values())) != 1:
+        raise InputError(f"every parameter needs as many draws as the others, got {counts}")
     return arrays
 
 
-def check_names(draws: dict[str, np.ndarray], names: list[str]) -> int:
-    """How many draws there are, the same number of every parameter."""
-    if missing := [name for name in names if name not in draws]:
-        raise InputError(f"draws lack {', '.join(missing)}; they have {', '.join(draws) or 'nothing'}")
-    counts = {name: len(draws[name]) for name in names}
-    if len(set(counts.values())) != 1:
-        raise InputError(f"every parameter needs as many draws as the others, got {counts}")
-    return next(iter(counts.values()))
-
-
 def named_draws(draws: Any, shapes: dict[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
-    """Draws of these parameters and no others, as many of each, in the parameters' own shapes."""
-    arrays = flat_draws(draws)
-    check_names(arrays, list(shapes))
+    """Draws of these parameters in their own shapes."""
+    arrays = flat_draws(draws, list(shapes))
     for name, shape in shapes.items():
-        found = arrays[name].shape[1:]
-        if found != shape:
-            wanted = ", ".join(map(str, ("n", *shape)))
-            chains = "; flatten its chains, or are chains and draws swapped?" if found[1:] == shape else ""
-            raise InputError(f"draws of {name} must have shape ({wanted}), got {arrays[name].shape}{chains}")
-    return {name: arrays[name] for name in shapes}
+        inner = arrays[name].shape[1:]
+        if inner != shape:
+            sizes = ", ".join(map(str, ("n", *shape)))
+            chains = "; flatten its chains, or are chains and draws swapped?" if inner[1:] == shape else ""
+            raise InputError(f"draws of {name} must have shape ({sizes}), got {arrays[name].shape}{chains}")
+    return arrays
 
 
-def check_mapped(draws: dict[str, np.ndarray], points: Points, names: list[str]) -> None:
-    """Finite draws without a finite place in unconstrained space lie outside of a parameter's support."""
+def check_mapped(draws: dict[str, np.ndarray], points: Points, names: list[str]) -> Points:
+    """The points of draws; a finite draw without a finite point lies outside of a parameter's support."""
     bad = ~points.isfinite()
     if not bool(bad.any()) or any(not np.isfinite(values).all() for values in draws.values()):
-        return
+        return points
     row, column = bad.nonzero()[0].tolist()
     raise InputError(
         f"draws have no finite {names[column]}, the first in row {row}: a parameter lies outside of its "

@@ -7,12 +7,11 @@ import numpy as np
 import torch
 
 from steincritic.errors import InputError
-from steincritic.models.adapters.outside import by_numpy, check_mapped, element_names, named_draws, require
-from steincritic.models.base import Described
-from steincritic.shapes import PerPoint, Points
+from steincritic.models.adapters.outside import ByPoint, check_mapped, element_names, named_draws, require
+from steincritic.shapes import Points
 
 
-class PyMCPosterior(Described):
+class PyMCPosterior(ByPoint):
     """The posterior of a `pymc.Model`, in unconstrained coordinates: those of `model.value_vars`.
 
     A scale tau > 0, say, is the coordinate tau_log__ here, and the density has the Jacobian in it. Draws
@@ -45,34 +44,31 @@ class PyMCPosterior(Described):
     def _transforms(self) -> Any:
         """A function from the parameters to their unconstrained values; bounds may depend on parameters."""
         pytensor = require("pytensor", extra="pymc")
-        parameters = self._model.free_RVs
-        free = []
-        for parameter in parameters:
-            transform = self._model.rvs_to_transforms[parameter]
-            inputs = parameter.owner.inputs
-            free.append(parameter if transform is None else transform.forward(parameter, *inputs))
-        return pytensor.function(parameters, free, on_unused_input="ignore", allow_input_downcast=True)
+        transforms = self._model.rvs_to_transforms
+        free = [
+            parameter
+            if (t := transforms[parameter]) is None
+            else t.forward(parameter, *parameter.owner.inputs)
+            for parameter in self._model.free_RVs
+        ]
+        return pytensor.function(
+            self._model.free_RVs, free, on_unused_input="ignore", allow_input_downcast=True
+        )
 
-    @cached_property
-    def _own_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Of the parameters, in their own space."""
-        shapes = self._model.eval_rv_shapes()
-        return {parameter.name: tuple(map(int, shapes[parameter.name])) for parameter in self._model.free_RVs}
-
-    def log_prob(self, x: Points) -> PerPoint:
-        return by_numpy(lambda rows: [self._density(row)[0] for row in rows], x)
-
-    def score(self, x: Points) -> Points:
-        return by_numpy(lambda rows: np.stack([self._density(row)[1] for row in rows]), x)
+    def _at(self, point: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = self._density(point)
+        return value, gradient
 
     def unconstrain(self, draws: Any) -> Points:
         """Draws of the parameters, from `pymc.sample` or a mapping of arrays (n, ...), as points (n, dim)."""
-        arrays = named_draws(draws, self._own_shapes)  # in the order of free_RVs
+        shapes = self._model.eval_rv_shapes()  # of the parameters, in their own space
+        names = [parameter.name for parameter in self._model.free_RVs]
+        arrays = named_draws(draws, {name: tuple(map(int, shapes[name])) for name in names})
         rows = [self._transforms(*point) for point in zip(*arrays.values(), strict=True)]
         points = np.array([np.concatenate([np.ravel(value) for value in row]) for row in rows])
-        found = torch.as_tensor(points.astype(np.float64).reshape(len(rows), self.dim))
-        check_mapped(arrays, found, self.names)
-        return found
+        return check_mapped(
+            arrays, torch.as_tensor(points.astype(np.float64).reshape(-1, self.dim)), self.names
+        )
 
 
 def adapt(obj: Any) -> PyMCPosterior | None:

@@ -1,5 +1,6 @@
 """sbi: posteriors at one observation, by their density or by their vector field."""
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from steincritic.models.adapters.diffusion import DiffusionModel
 from steincritic.models.adapters.outside import require
 from steincritic.models.bounded import BoundedDensity
 from steincritic.models.density import in_own_precision, seeded_draws
-from steincritic.shapes import PerPoint, Points
+from steincritic.shapes import Points
 
 _TIMES = 2001  # of a vector field, among which that of a noise level is looked for
 
@@ -28,22 +29,17 @@ class SbiPosterior(BoundedDensity):
 
     def __init__(self, posterior: Any, x: Any = None) -> None:
         kinds = require("sbi.inference.posteriors", extra="sbi")
-        self._posterior, self._x, prior = _at(posterior, x)
+        self._posterior = posterior
+        observed, prior = _observation_and_prior(posterior, x)
         probe = seeded_draws(lambda: prior.sample((2,)), seed=0)
         self.like = probe[:0, 0]
-        super().__init__(in_own_precision(self._potential, self.like), prior, dim=probe.shape[1])
+        potential = partial(posterior.potential, x=observed, track_gradients=True)
+        super().__init__(in_own_precision(potential, self.like), prior, dim=probe.shape[1])
         if isinstance(posterior, kinds.DirectPosterior):
-            self.sample = self._sample
+            self.sample = lambda n, *, seed=0: self.unconstrain(_draws(posterior, observed, n, seed))
 
     def _about(self) -> str:
         return type(self._posterior).__name__
-
-    def _potential(self, theta: Tensor) -> PerPoint:
-        value: Tensor = self._posterior.potential(theta, x=self._x, track_gradients=True)
-        return value
-
-    def _sample(self, n: int, *, seed: int = 0) -> Points:
-        return self.unconstrain(_draws(self._posterior, self._x, n, seed))
 
 
 class SbiVectorField(DiffusionModel):
@@ -59,7 +55,8 @@ class SbiVectorField(DiffusionModel):
 
     def __init__(self, posterior: Any, x: Any = None, *, noise: float = 0.1) -> None:
         check_positive(noise, name="noise")
-        self._posterior, self._x, prior = _at(posterior, x)
+        self._posterior = posterior
+        self._x, prior = _observation_and_prior(posterior, x)
         net = posterior.vector_field_estimator
         if getattr(net, "compose_enabled", False):
             raise InputError(
@@ -81,15 +78,14 @@ class SbiVectorField(DiffusionModel):
     def _field(self, theta: Tensor, times: Tensor) -> Tensor:
         potential = self._posterior.potential_fn
         potential.set_x(self._x)
-        own: Tensor = potential.gradient(theta.float(), time=times[:1].float())
-        return own.reshape(theta.shape)
+        gradient: Tensor = potential.gradient(theta.float(), time=times[:1].float())
+        return gradient.reshape(theta.shape)
 
     def sample(self, n: int, *, seed: int = 0) -> Points:
         return self.noised(_draws(self._posterior, self._x, n, seed), seed=seed)
 
 
-def _at(posterior: Any, x: Any) -> tuple[Any, Tensor, Any]:
-    """The posterior, its observation and its prior."""
+def _observation_and_prior(posterior: Any, x: Any) -> tuple[Tensor, Any]:
     observed = posterior.default_x if x is None else torch.as_tensor(x)
     if observed is None:
         raise InputError(
@@ -97,9 +93,7 @@ def _at(posterior: Any, x: Any) -> tuple[Any, Tensor, Any]:
             "SbiPosterior(posterior, x)"
         )
     prior = getattr(posterior, "prior", None) or posterior.potential_fn.prior
-    if prior is None:
-        raise InputError("this sbi posterior does not know its prior, so its bounds are unknown")
-    return posterior, observed, prior
+    return observed, prior
 
 
 def _draws(posterior: Any, x: Tensor, n: int, seed: int) -> Points:

@@ -5,16 +5,17 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.distributions import Dirichlet
 
-from steincritic.errors import InputError
-from steincritic.models.adapters.kernel_density import KernelDensity
+from steincritic.errors import InputError, check_count, check_positive
+from steincritic.models.adapters.kernel_density import KernelDensity, lower_factor, unwhitened, whitened
 from steincritic.models.adapters.numeric import NumericDensity
-from steincritic.models.adapters.outside import require
-from steincritic.models.adapters.student import MultivariateT
-from steincritic.models.base import Model, as_model
+from steincritic.models.base import Described, Model, as_model
 from steincritic.models.bounded import BoundedModel
-from steincritic.models.mixture import GaussianMixture
+from steincritic.models.mixture import GaussianMixture, as_parameter
+from steincritic.rng import derive
+from steincritic.shapes import Numbers, PerPoint, Points
 
 _WAYS_OUT = (
     "of scipy.stats, frozen multivariate_normal, multivariate_t and dirichlet, gaussian_kde and frozen "
@@ -22,8 +23,45 @@ _WAYS_OUT = (
 )
 
 
+class MultivariateT(Described):
+    """Student's t of vectors: location (d,), shape matrix (d, d) and degrees of freedom."""
+
+    def __init__(self, location: Numbers, shape: Numbers, freedom: float) -> None:
+        check_positive(freedom, name="degrees of freedom")
+        self.location, self.freedom = as_parameter(location, "location"), freedom
+        self.dim = len(self.location)
+        self._factor = factor = lower_factor(shape, self.location, "shape")
+        half = 0.5 * (freedom + self.dim)
+        self._log_scale = float(
+            math.lgamma(half)
+            - math.lgamma(0.5 * freedom)
+            - 0.5 * self.dim * math.log(math.pi * freedom)
+            - factor.diagonal().log().sum()
+        )
+
+    def log_prob(self, x: Points) -> PerPoint:
+        squared = whitened(x - self.location.to(x), self._factor).square().sum(-1)
+        log_tail: Tensor = 0.5 * (self.freedom + self.dim) * torch.log1p(squared / self.freedom)
+        return self._log_scale - log_tail
+
+    def score(self, x: Points) -> Points:
+        r"""$-(\nu + d)\, \Sigma^{-1}(x - \mu) / (\nu + (x - \mu)^\top \Sigma^{-1} (x - \mu))$."""
+        y = whitened(x - self.location.to(x), self._factor)
+        pull = unwhitened(y, self._factor)
+        return -(self.freedom + self.dim) * pull / (self.freedom + y.square().sum(-1, keepdim=True))
+
+    def sample(self, n: int, *, seed: int = 0) -> Points:
+        check_count(n, name="n")
+        source = np.random.default_rng(derive(seed, "student"))
+        z = source.standard_normal((n, self.dim))
+        t = z * np.sqrt(self.freedom / source.chisquare(self.freedom, (n, 1)))
+        away: Tensor = torch.as_tensor(t).to(self.location) @ self._factor.T
+        return self.location + away
+
+
 def adapt(obj: Any) -> Model | None:
-    stats = require("scipy.stats", extra="dev")
+    import scipy.stats as stats
+
     match type(obj).__name__:
         case "multivariate_normal_frozen":
             return GaussianMixture(np.atleast_2d(obj.mean), np.array(obj.cov)[None])

@@ -6,8 +6,8 @@ from torch.distributions import Distribution
 
 from steincritic.errors import InputError
 from steincritic.models.adapters.outside import require
+from steincritic.models.coordinates import of_distribution
 from steincritic.models.density import FlowModel
-from steincritic.models.supports import of_distribution
 
 
 def adapt(obj: Any) -> FlowModel | None:

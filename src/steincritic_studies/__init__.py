@@ -1,1 +1,0 @@
-"""What reproduces the paper and measures the library; never imported by it."""

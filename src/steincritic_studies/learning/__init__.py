@@ -1,1 +1,0 @@
-"""Energies of toy densities, learned by their Stein discrepancy."""

@@ -1,0 +1,233 @@
+"""True digits among the draws of a learned machine, and how critics find them: [repasky2023] section 6.3.
+
+q is a Gaussian-Bernoulli RBM that a Stein critic taught MNIST in logit space; p is 97 % of its own draws
+and 3 % true ones. The machine learns from the training part of the digits, the critics' ones come from
+it, too; all ones that critics are measured on come from the test part.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from statistics import mean, stdev
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from steincritic import MLP, ScoredPoints, Staged, Training, fit_bank, fixed
+from steincritic.critics import Bank
+from steincritic.models import GaussianBernoulliRBM
+from steincritic.models.adapters.outside import require
+from steincritic.rng import derive, generator
+from steincritic.shapes import PerMember
+from steincritic.stein import stein_values
+from steincritic.training import FittedBank
+from studies.digits.data import Digits, as_pixels, digit_parts
+from studies.digits.figures import digits_table, draw_digits
+from studies.digits.models import MachineFit, learn, machine_of
+from studies.digits.readings import embedding, gallery, mean_test, power_proxy, ranking
+from studies.study import Context, Outcome, Study
+
+_ROWS = 2000  # points whose witness is taken at a time
+_EARLY = 5  # epochs
+_SCHEMES: dict[str, Staged] = {
+    **{name: fixed(float(name)) for name in ("1e-3", "1e-2", "1e-1", "1", "2")},
+    "staged 0.90": Staged(initial=0.5, floor=1e-3, decay=0.90, every=20),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlantedDigits:
+    """The paper's settings where it has one. `schemes` maps names to stagings; the last is looked at."""
+
+    schemes: Mapping[str, Staged] = field(default_factory=lambda: _SCHEMES)
+    machine: MachineFit = field(default_factory=MachineFit)
+    digits: Literal["mnist", "small"] = "mnist"
+    foreign_class: int = 1
+    share: float = 0.03  # of foreign digits in p
+    replicas: int = 10
+    trained: int = 2000
+    validated: int = 1000  # points of p, and as many draws of q, for the curves
+    epochs: int = 25
+    width: int = 512
+    tested: int = 100  # points of one test
+    draws: int = 500
+    pool: int = 5000
+    judged: int = 6000  # points that are ranked, listed and mapped
+    reference: int = 20_000  # model draws that they are compared with
+    fdr: float = 0.1
+    shown: int = 12  # images at either end
+    mapped: int = 1500  # points of the map that the record keeps
+
+    def foreign(self, n: int) -> int:
+        return round(self.share * n)
+
+    @property
+    def model_draws(self) -> int:
+        """All chains that are needed; no draw is used twice."""
+        mixed = [*[self.trained, self.validated] * self.replicas, self.tested, self.judged]
+        alone = self.replicas * self.validated + self.pool + self.reference
+        return sum(n - self.foreign(n) for n in mixed) + alone
+
+
+def run(config: PlantedDigits, context: Context) -> Outcome:
+    require("sklearn", extra="sklearn")  # for the map, which comes last
+    train, test = digit_parts(config.digits)
+    path = context.jobs / "machine.safetensors"
+    parameters, learning = learn(config.machine, train, test, path, context=context, seed=context.seed)
+    model = machine_of(config.machine, parameters)
+    draws = model.sample(config.model_draws, seed=derive(context.seed, "model draws"))
+    points = deal(config, model, draws, train, test, context)
+    fitted, curves = _train(config, points, context)
+    machine = {
+        "draws": as_pixels(draws[-config.shown :]),
+        "image_shape": train.pixels.shape[1:],
+        "mean": {"data": float(train.logits(seed=context.seed).mean()), "draws": float(draws.mean())},
+        **learning,
+    }
+    return Outcome({**_read(config, fitted, points, curves, context.seed), "machine": machine})
+
+
+def deal(
+    config: PlantedDigits,
+    model: GaussianBernoulliRBM,
+    draws: Tensor,
+    train: Digits,
+    test: Digits,
+    context: Context,
+) -> dict[str, ScoredPoints]:
+    """Points for each purpose, foreign ones first; no draw of the model and no digit is taken twice."""
+    of_model = iter(draws.float())
+    foreign = {}
+    for name, part in (("train", train), ("test", test)):
+        seed, ones = derive(context.seed, name), part.only(config.foreign_class)
+        order = torch.randperm(len(ones), generator=generator(seed, "order"))
+        foreign[name] = iter(ones[order].logits(seed=derive(seed, "noise")).to(context.device))
+
+    def taken(n: int, name: str | None = None) -> Tensor:
+        rows = [next(foreign[name]) for _ in range(config.foreign(n))] if name else []
+        return torch.stack([*rows, *(next(of_model) for _ in range(n - len(rows)))])
+
+    replicas = range(config.replicas)
+    sets = {  # of critics (replicas, n, d), then of tests and lists (n, d)
+        "train": torch.stack([taken(config.trained, "train") for _ in replicas]),
+        "validation": torch.stack([taken(config.validated, "test") for _ in replicas]),
+        "null": torch.stack([taken(config.validated) for _ in replicas]),
+        "tested": taken(config.tested, "test"),
+        "judged": taken(config.judged, "test"),
+        "pool": taken(config.pool),
+        "reference": taken(config.reference),
+    }
+    return {name: ScoredPoints(x, model.score(x)) for name, x in sets.items()}
+
+
+def _train(
+    config: PlantedDigits, points: dict[str, ScoredPoints], context: Context
+) -> tuple[FittedBank, dict[str, Tensor]]:
+    """All critics; by epoch and critic their power proxy and validation Stein discrepancy."""
+    curves: dict[str, list[Tensor]] = {"power_proxy": [], "discrepancy": []}
+
+    def watch(epoch: int, bank: Bank, lam: PerMember) -> None:
+        schemes = [bank[k : k + config.replicas] for k in range(0, len(bank), config.replicas)]
+        data, null = (  # the same points for every scheme
+            torch.cat([stein_values(of.score, *critics.field_and_divergence(of.x)) for critics in schemes])
+            for of in (points["validation"], points["null"])
+        )
+        curves["power_proxy"].append(power_proxy(data, null).cpu())
+        curves["discrepancy"].append((lam * data.mean(-1)).cpu())
+
+    schemes, replicas = config.schemes.values(), range(config.replicas)
+    fitted = fit_bank(  # replica r of every scheme sees the same data and starts from the same weights
+        points["train"].map(lambda t: t.repeat(len(schemes), 1, 1)),
+        staging=[staging for staging in schemes for _ in replicas],
+        seeds=[derive(context.seed, "critic", r) for r in replicas] * len(schemes),
+        network=MLP(hidden=(config.width, config.width)),
+        training=Training(epochs=config.epochs, batch_size=100, learning_rate=1e-3),
+        callbacks=context.callbacks,
+        observers=[watch],
+    )
+    fitted.require_success()
+    return fitted, {name: torch.stack(rows).double() for name, rows in curves.items()}
+
+
+def _read(
+    config: PlantedDigits,
+    fitted: FittedBank,
+    points: dict[str, ScoredPoints],
+    curves: dict[str, Tensor],
+    seed: int,
+) -> dict[str, Any]:
+    """A row per scheme; null distribution, images and map of the last one's first critic."""
+    rows: list[dict[str, Any]] = []
+    foreign = torch.arange(config.judged) < config.foreign(config.judged)
+    for k, (name, staging) in enumerate(config.schemes.items()):
+        members = slice(k * config.replicas, (k + 1) * config.replicas)
+        sets = ("tested", "judged", "pool", "reference")
+        values = {key: witness(fitted[members], points[key]) for key in sets}
+        critics, nulls = [], []
+        for r in range(config.replicas):
+            tested, judged, pool, reference = (values[key][r] for key in sets)
+            ranks = ranking(judged, foreign, reference, shown=config.shown, fdr=config.fdr)
+            test, draws = mean_test(tested, judged, pool, draws=config.draws, seed=derive(seed, "reading", r))
+            critics.append(ranks | test)
+            nulls.append(draws)
+        of_scheme = {key: value[:, members] for key, value in curves.items()}
+        rows.append(
+            {
+                "scheme": name,
+                "staging": staging,
+                "early_power_proxy": _spread(of_scheme["power_proxy"][:_EARLY].mean(0).tolist()),
+                "early_discrepancy": _spread(of_scheme["discrepancy"][:_EARLY].mean(0).tolist()),
+                "last_power_proxy": _spread(of_scheme["power_proxy"][-1].tolist()),
+                **{key: _spread([critic[key] for critic in critics]) for key in critics[0]},
+                "curves": {
+                    key: {"mean": value.mean(1), "sd": value.std(1)} for key, value in of_scheme.items()
+                },
+            }
+        )
+    shown, x = values["judged"][0], points["judged"].x.cpu()
+    counts, edges = np.histogram(nulls[0].cpu().numpy(), 40)
+    null = {"counts": counts.tolist(), "edges": edges.tolist(), "quantile95": float(nulls[0].quantile(0.95))}
+    return {
+        "rows": rows,
+        "null": {**null, "statistic": critics[0]["statistic"], "scheme": name},
+        "gallery": gallery(x, shown, foreign, config.shown),
+        "map": embedding(x, shown, foreign, kept=config.mapped, seed=derive(seed, "map")),
+    }
+
+
+def witness(fitted: FittedBank, points: ScoredPoints) -> Tensor:
+    """(critics, n) on the CPU, some thousand points at a time."""
+    parts = [fitted.witness(points[i : i + _ROWS]).cpu() for i in range(0, len(points), _ROWS)]
+    return torch.cat(parts, dim=1)
+
+
+def _spread(values: list[float]) -> dict[str, Any]:
+    return {"mean": mean(values), "se": stdev(values) / len(values) ** 0.5, "values": values}
+
+
+STUDY = Study(
+    name="mnist",
+    title="True digits among the draws of a machine",
+    takes="2 minutes on an H200, 12 on two cores",
+    full=PlantedDigits(),
+    tiny=PlantedDigits(
+        schemes={name: _SCHEMES[name] for name in ("1", "staged 0.90")},
+        machine=MachineFit(hidden=16, sweeps=100, steps=60, critic=MLP(hidden=(32, 32)), log_every=20),
+        digits="small",
+        share=0.05,
+        replicas=2,
+        trained=400,
+        validated=200,
+        epochs=6,
+        width=32,
+        pool=500,
+        draws=99,
+        judged=300,
+        reference=2000,
+        mapped=200,
+    ),
+    run=run,
+    table=digits_table,
+    figures=draw_digits,
+)

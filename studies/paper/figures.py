@@ -1,0 +1,167 @@
+"""Tables and figures of the Gaussian mixtures, drawn from their records: the paper's numbers beside ours."""
+
+from pathlib import Path
+
+import numpy as np
+
+from steincritic.report.style import ACCENT, GRAY, INK
+from studies import show
+from studies.paper.published import MSE_SCALE
+from studies.record import Record
+from studies.show import Row, mean_and_error, mean_curve, scheme_colors
+
+
+def mixture_table(record: Record) -> str:
+    columns: show.Columns = {
+        "λ": "{scheme}",
+        "power, paper (sd)": "{published[power]:.3f} ({published[power_sd]:.3f})",
+        "power, ours, stochastic test": lambda row: mean_and_error(row["power_stochastic"]),
+        "power, ours, exact": lambda row: mean_and_error(row["power_exact"]),
+        "MSE_q/4, paper": "{published[mse_q]:.3f}",
+        "MSE_q/4, ours": lambda row: mean_and_error({k: MSE_SCALE * row["mse_q"][k] for k in ("mean", "se")}),
+        "MSE_q, ours, as defined": lambda row: mean_and_error(row["mse_q"]),
+        "epoch, paper": "{published[stopping_epoch]:.1f}",
+        "epoch, ours": "{stopping_epoch[mean]:.1f}",
+    }
+    ceilings = "; ".join(f"{name} {value['power']:.3f}" for name, value in record.results["ceilings"].items())
+    config = record.config
+    return show.document(
+        record,
+        show.listing(record.results["rows"], columns),
+        f"Power at n = {config['tested']}, level 0.05: mean over {config['replicas']} critics ± standard "
+        f"error, {config['runs']} tests each. Ceilings at this n: {ceilings}.",
+        "MSE_q/4 is the scale of the published tables: the released code computes a quarter of the paper's "
+        "definition. The epoch is each critic's minimum of the validation monitor.",
+    )
+
+
+def draw_mixture(record: Record, folder: Path) -> list[Path]:
+    """MSE through training and power by scheme; in two dimensions the critic's field as well."""
+    rows, paths = record.results["rows"], [folder / "mse.png", folder / "power.png"]
+    with show.picture(paths[0], 6, 3.6) as ax:
+        for row, color in scheme_colors(rows):
+            mean_curve(ax, row["curves"]["mse_q"], color, row["scheme"])
+        ax.set_ylim(*_readable_range(rows, "mse_q"))
+        ax.set(xlabel="epoch", ylabel="MSE of λf on model draws")
+        show.legend_beside(ax, title="λ", title_fontsize=8)
+    _draw_power(record, paths[1])
+    if "fields" in record.results:
+        paths.append(folder / "fields.png")
+        _draw_fields(record, paths[2])
+    return paths
+
+
+def _readable_range(rows: list[Row], key: str) -> tuple[float, float]:
+    """Down to the best curve, up to a little above where training starts; runaways leave the picture."""
+    means = [row["curves"][key]["mean"] for row in rows]
+    lowest, start = min(map(min, means)), float(np.median([mean[0] for mean in means]))
+    return 0.8 * lowest, max(1.15 * start, 1.5 * lowest)
+
+
+def _draw_power(record: Record, path: Path) -> None:
+    rows = record.results["rows"]
+    position = np.arange(len(rows))
+    with show.picture(path, 6, 3.6) as ax:
+        for offset, key, color, label in (
+            (-0.12, "power_stochastic", GRAY, "ours, the paper's stochastic test"),
+            (0.12, "power_exact", INK, "ours, exact divergence"),
+        ):
+            if rows[0][key] is not None:
+                mean, sd = ([row[key][part] for row in rows] for part in ("mean", "sd"))
+                ax.errorbar(position + offset, mean, sd, fmt="o", ms=4, color=color, capsize=2, label=label)
+        published = [row["published"]["power"] for row in rows]
+        ax.plot(position, published, "x", color=ACCENT, label="paper")
+        ceiling = record.results["ceilings"]["optimal critic"]["power"]
+        ax.axhline(ceiling, color=INK, linewidth=0.8, linestyle=":", label="optimal critic")
+        ax.set_xticks(position, [row["scheme"] for row in rows], rotation=35, ha="right")
+        ax.set(xlabel="λ", ylabel=f"power at n = {record.config['tested']}, level 0.05", ylim=(0, 1.04))
+        show.legend_above(ax, columns=2)
+
+
+def _draw_fields(record: Record, path: Path) -> None:
+    fields = record.results["fields"]
+    grid = np.array(fields["grid"])
+    panels = [
+        (f"after {critic['epochs']} epoch{'s' if critic['epochs'] > 1 else ''}", critic["field"])
+        for critic in fields["critics"]
+    ] + [("optimum f*", fields["optimal"])]
+    longest = np.linalg.norm(np.array(fields["optimal"]), axis=1).max()
+    style = {"cmap": "cividis", "width": 0.006, "scale": 7 * longest, "clim": (0, longest)}
+    with show.picture(path, 3 * len(panels), 3.1, ncols=len(panels), sharey=True) as axes:
+        for ax, (title, arrows) in zip(axes, panels, strict=True):
+            u, v = np.array(arrows).T
+            ax.quiver(*grid.T, u, v, np.hypot(u, v), **style)
+            ax.set(title=title, aspect="equal")
+
+
+def one_dimension_table(record: Record) -> str:
+    statistics = record.results["statistics"]
+    rows = [
+        [name, f"{statistics['mean'][name]:.4f}", f"{statistics['quantile95'][name]:.4f}"]
+        for name in statistics["mean"]
+    ]
+    return show.document(
+        record,
+        show.markdown(["statistics of", "mean", "95 % quantile"], rows),
+        f"{record.config['statistics']} statistics each, n = {record.config['tested']}; power of the partly "
+        f"trained critic {statistics['power']:.3f}.",
+    )
+
+
+def draw_one_dimension(record: Record, folder: Path) -> list[Path]:
+    results, paths = record.results, [folder / "critic.png", folder / "bootstrap.png"]
+    grid, optimal = np.array(results["grid"]), np.array(results["optimal"])
+    with show.picture(paths[0], 10, 5, nrows=2, ncols=len(results["critics"]), sharex=True) as axes:
+        for column, critic in enumerate(results["critics"]):
+            lam = critic["lam"]
+            for row, (key, optimum) in enumerate((("critic", optimal / lam), ("scaleless", optimal))):
+                axes[row, column].plot(grid, optimum, color=GRAY, linewidth=2.5, label="optimum")
+                axes[row, column].plot(grid, critic[key], color=ACCENT, linewidth=1.4, label="critic")
+            axes[0, column].set_title(f"epoch {critic['epochs']}, λ = {lam:.3g}")
+        axes[0, 0].set_ylabel("f")
+        axes[1, 0].set_ylabel("λf")
+        axes[0, 0].legend()
+    partly, statistics = results["partly_trained"], results["statistics"]
+    with show.picture(paths[1], 10, 3.2, ncols=2) as (left, right):
+        left.plot(grid, optimal, color=GRAY, linewidth=2.5, label="optimum f*")
+        left.plot(grid, partly["scaleless"], color=ACCENT, label=f"critic, {partly['epochs']} epochs")
+        left.set_ylabel("λf")
+        edges = np.array(statistics["edges"])
+        for name, color in (("model, fresh", INK), ("model, pooled", GRAY), ("data", ACCENT)):
+            right.stairs(statistics["counts"][name], edges, color=color, label=name, linewidth=1.4)
+        quantile = statistics["quantile95"]["model, fresh"]
+        right.axvline(quantile, color=INK, linestyle=":", label="95 % under the model")
+        right.set(xlabel=f"mean witness of {record.config['tested']} points", yticks=[])
+        for ax in (left, right):
+            ax.legend()
+    return paths
+
+
+def adaptive_table(record: Record) -> str:
+    columns: show.Columns = {
+        "λ": "{scheme}",
+        "lowest MSE on data": lambda row: mean_and_error(row["lowest"]["mse_p"]),
+        "lowest MSE on model draws": lambda row: mean_and_error(row["lowest"]["mse_q"]),
+    }
+    return show.document(
+        record,
+        show.listing(record.results["rows"], columns),
+        f"Mean over {record.config['replicas']} critics ± standard error, by the definition of the MSE.",
+    )
+
+
+def draw_adaptive(record: Record, folder: Path) -> list[Path]:
+    rows, path = record.results["rows"], folder / "adaptive.png"
+    titles = {"mse_p": "MSE on data", "mse_q": "MSE on model draws", "lam": "λ"}
+    with show.picture(path, 11, 3.2, ncols=3) as axes:
+        for ax, (key, title) in zip(axes, titles.items(), strict=True):
+            for row, color in scheme_colors(rows):
+                mean_curve(ax, row["curves"][key], color, row["scheme"])
+            ax.set(title=title, xlabel="epoch")
+            if key == "lam":
+                ax.set_yscale("log")
+            else:
+                ax.set_ylim(*_readable_range(rows, key))
+        handles, labels = axes[0].get_legend_handles_labels()
+        axes[0].figure.legend(handles, labels, ncol=6, loc="lower center", bbox_to_anchor=(0.5, -0.1))
+    return [path]
