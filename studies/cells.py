@@ -151,7 +151,9 @@ def measured(rate: Rate) -> Row:
 
 def spread(values: Iterable[float] | Tensor) -> Row:
     """Mean over replicas with standard deviation and standard error, and the values themselves."""
-    numbers = torch.as_tensor(values if isinstance(values, Tensor) else list(values)).double().cpu()
+    numbers = (
+        values.double().cpu() if isinstance(values, Tensor) else torch.tensor([*values], dtype=torch.float64)
+    )
     sd = float(numbers.std())
     return {
         "mean": float(numbers.mean()),

@@ -18,7 +18,7 @@ from steincritic.stein.tiles import random_signs
 from steincritic.training import FittedBank, Yardsticks
 from studies.cells import MEDIAN, Cell, Plan, Row, counted, rates, spread, tests
 from studies.paper.fifty_shown import draw_fifty, fifty_table
-from studies.paper.power import SplitPower, ceiling, split_power
+from studies.paper.power import SplitPower, ceiling, split_powers
 from studies.paper.selection import RULES, Epochs, replica_seeds
 from studies.show import LEVEL
 from studies.study import Study
@@ -152,19 +152,14 @@ def _neural(cell: FiftyCell) -> Iterator[Row]:
     pair = problem(cell.problem).to(torch.device(cell.device), torch.float32)
     fitted, epochs = trained(cell)
     tested = split_sizes(cell.n, replace(PAPER, train=cell.share))[1]
-    for rule in RULES:
-        for kind in epochs.monitors:
-            chosen = epochs.chosen(rule, kind)
-            config = SplitPower(
-                n=tested, runs=cell.runs, draws=PAPER.draws, pool=PAPER.pool, probe=kind == "probed"
-            )
-            seed = derive(cell.seed, "50-D tests", cell.n, f"{cell.share:g}")
-            found = split_power(epochs.at(chosen, fitted), pair.data, pair.model, config, seed=seed)
-            yield {
-                "method": f"neural, {rule}, {kind}",
-                "power": spread(rate.value for rate in found),
-                "epoch": spread(chosen.tolist()),
-            }
+    rules = [(rule, kind, epochs.chosen(rule, kind)) for rule in RULES for kind in epochs.monitors]
+    config = SplitPower(n=tested, runs=cell.runs, draws=PAPER.draws, pool=PAPER.pool)
+    seed = derive(cell.seed, "50-D tests", cell.n, f"{cell.share:g}")
+    ways = [(epochs.at(chosen, fitted), kind == "probed") for _, kind, chosen in rules]
+    powers = split_powers(ways, pair.data, pair.model, config, seed=seed)
+    for (rule, kind, chosen), critics in zip(rules, powers, strict=True):
+        power = spread(rate.value for rate in critics)
+        yield {"method": f"neural, {rule}, {kind}", "power": power, "epoch": spread(chosen.tolist())}
 
 
 def _kernels(cell: FiftyCell) -> list[Row]:

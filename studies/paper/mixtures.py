@@ -14,7 +14,7 @@ from steincritic.rng import derive
 from steincritic.training import FittedBank, Gap, Yardsticks
 from studies.cells import Row, measured, spread
 from studies.paper.figures import adaptive_table, draw_adaptive, draw_mixture, mixture_table
-from studies.paper.power import CEILINGS, SplitPower, ceiling, split_power
+from studies.paper.power import CEILINGS, SplitPower, ceiling, split_powers
 from studies.paper.published import GM_2D, GM_10D, GM_25D, Published
 from studies.paper.selection import AFTER, Epochs, replica_seeds
 from studies.record import hardware
@@ -127,21 +127,19 @@ def _table_row(job: Job) -> Row:
     seeds = [derive(s, "critic") for s in job.replicas]
     epochs = Epochs(job.sets(config.validated, "validation"), seeds, steps)
     fitted = job.fit(observers=[epochs])
-    start, rules = time.perf_counter(), {}
-    for name, (rule, kind, ways) in _WAYS.items():
-        if dim <= 2 and name == "probed monitor":
-            continue  # the paper, too, is exact there
-        chosen = epochs.chosen(rule, kind if dim > 2 else "exact")
-        powers = {}
-        for way in ways if dim > 2 else ("exact",):
-            test = SplitPower(
-                n=config.tested, runs=config.runs, draws=config.draws, pool=config.pool, probe=way == "probed"
-            )
-            critics, seed = epochs.at(chosen, fitted), derive(job.seed, "power")
-            rates = split_power(critics, job.pair.data, job.pair.model, test, seed=seed)
-            powers[way] = spread(rate.value for rate in rates)
-        mse_q = fitted.history["mse_q"].gather(0, chosen[None] - 1)[0]
-        rules[name] = {"epoch": spread(chosen), "mse_q": spread(mse_q), "power": powers}
+    start, exact_only = time.perf_counter(), dim <= 2  # as the paper is there
+    names = [name for name in _WAYS if not (exact_only and name == "probed monitor")]
+    chosen = {n: epochs.chosen(_WAYS[n][0], "exact" if exact_only else _WAYS[n][1]) for n in names}
+    cases = [(n, way) for n in names for way in (("exact",) if exact_only else _WAYS[n][2])]
+    test = SplitPower(n=config.tested, runs=config.runs, draws=config.draws, pool=config.pool)
+    ways = [(epochs.at(chosen[n], fitted), way == "probed") for n, way in cases]
+    powers = split_powers(ways, job.pair.data, job.pair.model, test, seed=derive(job.seed, "power"))
+    rules: dict[str, Row] = {}
+    for n in names:
+        mse_q = fitted.history["mse_q"].gather(0, chosen[n][None] - 1)[0]
+        rules[n] = {"epoch": spread(chosen[n]), "mse_q": spread(mse_q), "power": {}}
+    for (n, way), rates in zip(cases, powers, strict=True):
+        rules[n]["power"][way] = spread(rate.value for rate in rates)
     row = job.row(fitted, ("mse_q",)) | {"published": asdict(config.published[job.scheme]), "rules": rules}
     row["stopping_before_20"] = int((epochs.lowest("probed") <= AFTER).sum())
     seconds = {**fitted.seconds, "power": time.perf_counter() - start}
