@@ -120,11 +120,15 @@ def rates(
 
     def run(config: P, context: Context) -> Outcome:
         rows = swept(count, config, context)
-        seconds = {"jobs": sum(row["seconds"] for row in rows)}  # also of those that were kept
-        results = {"rows": joined(rows, by) if by else rows} | (more(config) if more else {})
-        return Outcome(results, seconds, tuple(sorted({row["device"] for row in rows})))
+        return of_jobs({"rows": joined(rows, by) if by else rows} | (more(config) if more else {}), rows)
 
     return run
+
+
+def of_jobs(results: Row, rows: Sequence[Row]) -> Outcome:
+    """Results with the seconds and the hardware of the jobs that gave these rows, also of kept ones."""
+    seconds, hardware = sum(row["seconds"] for row in rows), {row["device"] for row in rows}
+    return Outcome(results, {"jobs": seconds}, tuple(sorted(hardware)))
 
 
 def joined(rows: Iterable[Row], by: Sequence[str]) -> list[Row]:

@@ -102,7 +102,30 @@ def _mixtures() -> str:
     return show.listing(rows, columns)
 
 
+def _fifty() -> str:
+    """Power by n of the paper's test by three rules, of both KSD tests and of our default."""
+    parts = []
+    for name, title in (
+        ("ksd-50d", "ω = 0.5, figure 6 A"),
+        ("ksd-50d-easy", "ρ = 0.99, ω = 0.05, figure A.3"),
+    ):
+        named = {method: f"neural, {rule}" for rule, method in claims.RULES.items()}
+        named |= {method: method for method in (*claims.KERNELS, "combined")}
+        rows = [row for row in record(name).results["rows"] if row["method"] in named]
+        shown = [row | {"method": named[row["method"]]} for row in rows]
+        shown.sort(key=lambda row: (list(named.values()).index(row["method"]), row["n"]))
+        columns = sorted(show.unique(shown, "n"))
+        table = show.pivot(shown, {"method": "method"}, "n", _short, columns=columns, title="n = {}".format)
+        parts.append(f"{title}:\n\n{table}")
+    return "\n\n".join(parts)
+
+
+def _short(row: Row) -> str:
+    return f"{claims.value(row)[0]:.2f} ± {claims.value(row)[1]:.2f}"
+
+
 PARTS: dict[str, Callable[[], str]] = {
+    "fifty": _fifty,
     "tables": _tables,
     "statements": _statements,
     "count": _count,

@@ -220,7 +220,7 @@ FIFTY_DIMENSIONS_EASY = _study(
     "40 minutes",
     FiftyDimensions(
         problem="gm-50d-easy",
-        ours=(("combined", 1000, 100), ("aggregated KSD", 1000, 100)),
+        ours=(("combined", 500, 100),),
         with_ceiling=True,
     ),
 )

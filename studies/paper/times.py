@@ -45,7 +45,7 @@ class Times:
     split_size: int = 500
     replicas: int = 5
     runs: int = 10
-    loop_runs: int = 2
+    loop_runs: int = 1
     draws: int = 500
     epochs: int = 60
 
