@@ -54,7 +54,8 @@ def one_dimension_claims() -> Iterator[Claim]:
             mean, null = row["mean"]["data"], row["quantile95"]["model, fresh"]
             yield Claim(
                 "figure 2 B",
-                f"the statistic has a mean of around {STATISTIC:g} after a few epochs (roles of the {row['roles']})",
+                f"the statistic has a mean of around {STATISTIC:g} after a few epochs "
+                f"(roles of the {row['roles']})",
                 f"{mean:.2f} after epoch {row['epochs']}, 95 % under the model {null:.2f}",
                 told(abs(mean - STATISTIC) <= _WIDE * STATISTIC),
                 "" if row["epochs"] == 20 else "it grows as λ falls; the paper does not say how long",
