@@ -105,8 +105,8 @@ class SampleBound:
     def along(cls, flow: NetworkFlow, pair: Problem, law: Law, *, time: int, member: int) -> "SampleBound":
         """With the constants along a member's path until a recorded time.
 
-        b_q is the least that (C6) allows there: |s_q|_p, the largest |Jᵀs_q| / L_1, and the root of the
-        standard deviation of |s_q|², which is what concentration needs as n grows.
+        b_q is the largest of what the proof of (40) uses it for, from (C6): |s_q|_p, the largest |Jᵀs_q| /
+        L_1, and the root of the standard deviation of |s_q|², which concentration needs as n grows.
         """
         score = pair.model.score(law.x)
         path = NetworkFlow(

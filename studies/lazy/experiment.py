@@ -241,7 +241,7 @@ def _staged(config: LazyTraining, seed: int) -> list[dict[str, Any]]:
 STUDY = Study(
     name="lazy-training",
     title="Lazy training: the theory's laws, measured",
-    takes="five minutes on one core",
+    takes="three minutes on one core",
     full=LazyTraining(),
     tiny=LazyTraining(
         widths=(4, 6),

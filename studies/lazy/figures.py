@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _WIDTH_COLORS = [FIXED[1], FIXED[3], FIXED[6]]
 _DOTS: dict[str, Any] = {"marker": "o", "markersize": 3.5, "linewidth": 1.2}
+_TICKS = [0.02, 0.05, 0.1, 0.2, 0.5, 1.0]
 _SAMPLE_STYLES: list[dict[str, Any]] = [
     {"color": _WIDTH_COLORS[0]},
     {"color": INK, "marker": "x", "linestyle": "--"},
@@ -40,11 +41,19 @@ def _laws(config: Any, problems: list[list[Row]], samples: list[Row], path: Path
     late = len(clock) - 2  # one before the last: lazy at large λ, not at small
     lazy = lambdas.index(max(lambdas))
     early = sum(s <= config["early_until"] for s in clock)
-    panels = (  # title, x, y, the slope expected of how many points
-        (f"distance from the kernel, μ₁λt = {clock[late]:g}", "λ", "|λu − λū|", -1, "slope −1", None),
-        ("movement (dashed: its bound)", "λ", "|θ(t) − θ(0)|", -1, "slope −1", None),
-        (f"early growth, λ = {max(lambdas):g} (dashed: envelope)", "t", "|λu − λū|", 2, "slope 2", early),
-        (f"finite samples, width {config['widths'][0]}", "n", "|λû − λū|", -0.5, "slope −½", None),
+    panels = (  # title, x, y, the slope expected of how many points, its line's distance from the curve
+        (f"distance from the kernel, μ₁λt = {clock[late]:g}", "λ", "|λu − λū|", -1, "slope −1", None, 2.2),
+        ("movement (dashed: its bound)", "λ", "|θ(t) − θ(0)|", -1, "slope −1", None, 2.2),
+        (
+            f"early growth, λ = {max(lambdas):g} (dashed: envelope)",
+            "t",
+            "|λu − λū|",
+            2,
+            "slope 2",
+            early,
+            150,
+        ),
+        (f"finite samples, width {config['widths'][0]}", "n", "|λû − λū|", -0.5, "slope −½", None, 0.6),
     )
     size: dict[str, Any] = {"nrows": len(problems), "ncols": len(panels), "squeeze": False}
     with picture(path, 13, 3.1 * len(problems), **size, layout="tight") as axes:
@@ -62,29 +71,31 @@ def _laws(config: Any, problems: list[list[Row]], samples: list[Row], path: Path
             for (key, distance), style in zip(drawn["distance"].items(), _SAMPLE_STYLES, strict=False):
                 label = "kernel" if key == "kernel" else f"network, λ = {key}"
                 line[3].plot(drawn["sizes"][: len(distance)], distance, label=label, **_DOTS | style)
-            for ax, (_, x, y, exponent, label, count) in zip(line, panels, strict=True):
+            for ax, (_, x, y, *guide) in zip(line, panels, strict=True):
                 ax.set(xscale="log", yscale="log", xlabel=x, ylabel=y)
-                _guide(ax, exponent, label, count)
+                _guide(ax, *guide)
             line[0].set_ylabel(f"{NAMES[rows[0]['problem']]}\n{panels[0][2]}")
             line[3].set_xticks(drawn["sizes"], [str(n) for n in drawn["sizes"]])
+            line[3].set_yticks(_TICKS, [f"{tick:g}" for tick in _TICKS])
+            line[3].set_ylim(top=1.5)  # room for the legend
             line[3].minorticks_off()
         for ax, (title, *_) in zip(axes[0], panels, strict=True):
             ax.set_title(title, fontsize=9)
         axes[0, 0].legend(loc="lower left")
-        axes[0, 3].legend(loc="lower left")
+        axes[0, 3].legend(loc="upper right")
 
 
-def _guide(ax: "Axes", exponent: float, label: str, count: int | None) -> None:
+def _guide(ax: "Axes", exponent: float, label: str, count: int | None, lift: float) -> None:
     """A thin line of the expected slope beside the first curve, or beside its first points."""
     x, y = (np.array(values, float)[:count] for values in ax.lines[0].get_data())
     middle = len(x) // 2
-    lift = 2.2 if count is None else 150  # clear of the other widths
     values = lift * y[middle] * (x / x[middle]) ** exponent
-    limits = ax.get_ylim()
+    low, high = ax.get_ylim()
     ax.plot(x, values, color=ACCENT, linewidth=0.9)
-    offset: dict[str, Any] = {"textcoords": "offset points", "xytext": (4, 6) if exponent < 0 else (-36, 6)}
+    place = (-40, -14) if lift < 1 else (4, 6) if exponent < 0 else (-36, 6)
+    offset: dict[str, Any] = {"textcoords": "offset points", "xytext": place}
     ax.annotate(label, (x[middle], values[middle]), color=ACCENT, fontsize=7.5, **offset)
-    ax.set_ylim(limits)
+    ax.set_ylim(min(low, 0.8 * values.min()) if lift < 1 else low, high)
 
 
 def _quality(config: Any, problems: list[list[Row]], path: Path) -> None:
@@ -121,6 +132,7 @@ def _spectra(problems: list[list[Row]], path: Path) -> None:
             left.set(title=f"{name}: μ_k / μ₁", yscale="log", xlabel="mode k", ylim=(1e-12, 2))
             right.set(title="share of f* in the first k modes", xlabel="mode k")
             right.set(ylim=(0, 1.03), xscale="log")
+            left.xaxis.get_major_locator().set_params(integer=True)
         axes[0].legend()
 
 

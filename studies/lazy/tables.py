@@ -44,11 +44,11 @@ def lazy_table(record: Record) -> str:
         "remark does not apply). Errors at the promised time, divided by |f*|_p; 3ε is the promise for the "
         "kernel. Then shares of the bounds (29) and (30), multiplied by 1 + start / |f*| and its square.",
         listing(_rate_rows(theorems), _RATES),
-        f"Distance |λû − λū|_p at μ₁λt = {config['sample_clock']:g}, root mean square over "
-        f"{config['replicates']} samples per n for the kernel, {config['trained']} for networks; exponent "
-        "in n ± standard error (−½ expected where lazy). Then the distance of networks over that of the kernel "
-        "on the same samples, by n; the largest share of lemma 4.8's √(t/λ) |f*|_p that |θ̂(t) − θ(0)| used, "
-        "over samples and n; bound (40) at the largest n over the distance there.",
+        f"Distance |λû − λū|_p at μ₁λt = {config['sample_clock']:g}: root mean square over "
+        f"{config['replicates']} samples per n for the kernel, {config['trained']} for networks; exponent in "
+        "n ± standard error (−½ where lazy). Then the distance of networks over that of the kernel on "
+        "the same samples, by n; the largest share of lemma 4.8's √(t/λ) |f*|_p that |θ̂(t) − θ(0)| uses, by "
+        "sample and n; bound (40) at the largest n over the distance there.",
         *(_unstopped(theorem) for theorem in theorems),
         f"Power corollary, one-dimensional critic at λ = 16 (relative error "
         f"{corollary['relative_error']:.2f}; it asks for less than 0.9): it promises level and power 0.05 "
