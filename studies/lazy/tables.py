@@ -40,9 +40,10 @@ def lazy_table(record: Record) -> str:
         "(C5).",
         listing(_with_problem(theorems, "starts"), _STARTS),
         "The remark on small starts, training from f(x, θ(0)) itself, with the last layer scaled to "
-        f"|λf(0)|_p = {config['start_share']:g} |f*|_p or as initialized (where start / |f*| exceeds ε the "
-        "remark does not apply). Errors at the promised time, divided by |f*|_p; 3ε is the promise for the "
-        "kernel. Then shares of the bounds (29) and (30), multiplied by 1 + start / |f*| and its square.",
+        f"|λf(0)|_p = {config['start_share']:g} |f*|_p or as initialized (a relative start above ε is not "
+        "small, and the remark does not apply). Errors at the promised time, divided by |f*|_p; 3ε is the "
+        "promise for the kernel. Then shares of the bounds (29) and (30), multiplied by 1 + the relative "
+        "start and by its square.",
         listing(_rate_rows(theorems), _RATES),
         f"Distance |λû − λū|_p at μ₁λt = {config['sample_clock']:g}: root mean square over "
         f"{config['replicates']} samples per n for the kernel, {config['trained']} for networks; exponent in "
@@ -100,7 +101,7 @@ _STARTS: dict[str, Any] = {
     "problem": "{name}",
     "m": "{modes}",
     "λ": "{lam:g}",
-    "start / |f*|": "{start:.3g}",
+    "relative start": "{start:.3g}",
     "ε": "{eps:.3f}",
     "μ₁λt": "{wait:.4g}",
     "kernel error": "{kernel_error:.3f}",
