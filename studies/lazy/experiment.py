@@ -13,9 +13,11 @@ from steincritic.rng import derive
 from steincritic.shapes import PerMember
 from steincritic.stein import stein_values
 from studies.lazy.bounds import envelope, power_corollary
-from studies.lazy.figures import draw_lazy, lazy_table
+from studies.lazy.figures import draw_lazy
 from studies.lazy.flow import KernelSolution, Objective, gradient_flow, slope
 from studies.lazy.ntk import Law, TangentKernel, quadrature, spectrum
+from studies.lazy.tables import lazy_table
+from studies.lazy.theorems import population_theorem, sample_rates, small_start, two_eps, unstopped
 from studies.study import Context, Outcome, Study
 
 _COROLLARY_CLOCK = 100.0
@@ -42,11 +44,21 @@ class LazyTraining:
     clock: tuple[float, ...] = (0.01, 0.02, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
     early_until: float = 0.1  # exponents in t are fitted up to here
     tolerance: float = 1e-6
-    sizes: tuple[int, ...] = (100, 200, 400, 800)
-    replicates: int = 8
+    widest_path: int = 64  # beyond it no constants along the path
+    modes: tuple[tuple[int, ...], ...] = ((3, 4, 5), (10, 15, 20))  # of the theorems, by problem
+    theorem_lambdas: tuple[float, ...] = (16.0, 256.0, 4096.0, 1e9)  # at the last the bound says something
+    start_lambdas: tuple[float, ...] = (16.0, 4096.0)
+    start_share: float = 0.1  # |λ f(0)| / |f*| of a small start
+    sizes: tuple[int, ...] = (100, 200, 400, 800, 1600, 3200)
+    replicates: int = 100
     sample_clock: float = 20.0
     sample_lambdas: tuple[float, ...] = (64.0, 1.0)
-    widest_sampled: int = 64  # beyond it, finite samples by the kernel alone and no path constants
+    largest_network: int = 800  # networks are trained on no more points, and on fewer samples
+    trained: int = 40
+    unstopped_points: int = 64
+    unstopped_lambda: float = 0.25
+    unstopped_times: tuple[float, ...] = (1.0, 2.0, 4.0)  # λt
+    unstopped_replicates: int = 20
     corollary_runs: int = 2000
     staged_width: int = 64
     staged_points: int = 1000
@@ -55,9 +67,17 @@ class LazyTraining:
 
 
 def run(config: LazyTraining, context: Context) -> Outcome:
-    rows = [_laws(config, name, width, context.seed) for name in config.problems for width in config.widths]
-    corollary = _corollary(config, context.seed)
-    return Outcome({"rows": rows, "corollary": corollary, "staged": _staged(config, context.seed)})
+    seed = context.seed
+    return Outcome(
+        {
+            "rows": [_laws(config, name, width, seed) for name in config.problems for width in config.widths],
+            "theorems": [
+                _theorems(config, *at, seed) for at in zip(config.problems, config.modes, strict=True)
+            ],
+            "corollary": _corollary(config, seed),
+            "staged": _staged(config, seed),
+        }
+    )
 
 
 def _grid(pair: Problem, *, of_model: bool = False) -> Law:
@@ -90,7 +110,6 @@ def _laws(config: LazyTraining, name: str, width: int, seed: int) -> dict[str, A
     difference, moved = law.norm(fields - regression[:, None]), flow.moved()  # (times, λ)
     times = torch.tensor(scaled, dtype=torch.float64)[:, None] / lam
     lazy, early = lam >= config.lazy_from, torch.tensor(config.clock) <= config.early_until
-    sampled = width <= config.widest_sampled
     return {
         "problem": name,
         "width": width,
@@ -110,34 +129,49 @@ def _laws(config: LazyTraining, name: str, width: int, seed: int) -> dict[str, A
             "difference_in_time": [slope(times[early, k], difference[early, k]) for k in range(len(lam))],
         },
         "network_error": law.norm(fields - gap) / size,
-        "envelope": envelope(flow, law, gap) if sampled else None,
-        "samples": _samples(config, pair, solution, config.sample_lambdas if sampled else (), seed),
+        "two_eps": two_eps(solution, gap),
+        "envelope": envelope(flow, law, gap) if width <= config.widest_path else None,
     }
 
 
-def _samples(
-    config: LazyTraining, pair: Problem, solution: KernelSolution, lambdas: tuple[float, ...], seed: int
-) -> dict[str, Any]:
-    """Root-mean-square distance of finite-sample training from the population's kernel solution, by n."""
-    kernel, law = solution.spectrum.kernel, solution.spectrum.law
-    scaled = config.sample_clock / float(solution.spectrum.values[0])
-    wanted, replicates = solution.field(law.x, scaled), range(config.replicates)
-    curves: dict[str, list[float]] = {name: [] for name in ("kernel", *(f"{lam:g}" for lam in lambdas))}
-
-    def add(name: str, fields: Tensor) -> None:
-        curves[name].append(float(law.norm(fields - wanted).square().mean().sqrt()))
-
-    for n in config.sizes:
-        x = torch.stack([pair.data.sample(n, seed=derive(seed, "sample", n, r)) for r in replicates])
-        points = ScoredPoints(x, pair.model.score(x))
-        regressions = [KernelSolution.of(kernel, Objective.sample(one)) for one in points.each()]
-        add("kernel", torch.stack([regression.field(law.x, scaled) for regression in regressions]))
-        for lam in lambdas:
-            options: dict[str, Any] = {"lam": [lam] * config.replicates, "tolerance": 1e-4}
-            flow = gradient_flow(kernel.bank, Objective.sample(points), scaled_times=[scaled], **options)
-            add(f"{lam:g}", flow.fields(law.x)[0])
-    slopes = {key: slope(config.sizes, curve) for key, curve in curves.items()}
-    return {"sizes": config.sizes, "distance": curves, "slopes": slopes}
+def _theorems(config: LazyTraining, name: str, counts: tuple[int, ...], seed: int) -> dict[str, Any]:
+    """What the theorems promise of the narrowest network, with their constants, beside what is."""
+    pair, width = problem(name), config.widths[0]
+    law = _grid(pair)
+    gap, kernel = pair.gap(law.x), TangentKernel(_critics(pair.dim, width, [derive(seed, "critic", width)]))
+    solution, tolerance = KernelSolution.of(kernel, Objective(law, gap)), config.tolerance
+    middle = counts[len(counts) // 2]
+    return {
+        "problem": name,
+        "population": population_theorem(
+            kernel, pair, law, counts=counts, lam=config.theorem_lambdas, tolerance=tolerance
+        ),
+        "starts": [
+            small_start(kernel.bank, law, gap, lam=lam, share=share, count=middle, tolerance=tolerance)
+            for lam in config.start_lambdas
+            for share in (config.start_share, None)
+        ],
+        "samples": sample_rates(
+            solution,
+            pair,
+            sizes=config.sizes,
+            replicates=config.replicates,
+            scaled=config.sample_clock / float(solution.spectrum.values[0]),
+            lambdas=config.sample_lambdas,
+            largest=config.largest_network,
+            trained=config.trained,
+            seed=seed,
+        ),
+        "unstopped": unstopped(
+            solution,
+            pair,
+            lam=config.unstopped_lambda,
+            n=config.unstopped_points,
+            replicates=config.unstopped_replicates,
+            scaled=config.unstopped_times,
+            seed=seed,
+        ),
+    }
 
 
 def _corollary(config: LazyTraining, seed: int) -> dict[str, Any]:
@@ -158,7 +192,7 @@ def _corollary(config: LazyTraining, seed: int) -> dict[str, Any]:
     means = []
     for side, source in (("null", pair.model), ("data", pair.data)):
         x = source.sample(n * config.corollary_runs, seed=derive(seed, side))
-        means.append(stein_values(pair.model.score(x), *flow.last(x)).view(-1, n).mean(1))
+        means.append(stein_values(pair.model.score(x), *flow.critic(x)).view(-1, n).mean(1))
     power = (means[1] > means[0].quantile(0.95)).double().mean()
     return {**corollary, "simulated_power": float(power)}
 
@@ -207,17 +241,24 @@ def _staged(config: LazyTraining, seed: int) -> list[dict[str, Any]]:
 STUDY = Study(
     name="lazy-training",
     title="Lazy training: the theory's laws, measured",
-    takes="two minutes on two cores",
+    takes="three minutes on one core",
     full=LazyTraining(),
     tiny=LazyTraining(
         widths=(4, 6),
         lambdas=(1.0, 16.0, 64.0),
         clock=(0.01, 0.1, 1.0),
         tolerance=1e-4,
-        sizes=(16, 32),
-        replicates=2,
+        widest_path=4,
+        modes=((2, 3), (5, 6)),
+        theorem_lambdas=(16.0, 64.0),
+        start_lambdas=(16.0, 64.0),
+        sizes=(16, 32, 64),
+        replicates=3,
         sample_clock=1.0,
-        widest_sampled=4,
+        largest_network=32,
+        trained=2,
+        unstopped_times=(0.1, 0.2),
+        unstopped_replicates=2,
         corollary_runs=10,
         staged_width=4,
         staged_points=40,

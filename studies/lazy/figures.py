@@ -1,4 +1,4 @@
-"""Table and figures of lazy training, drawn from its record."""
+"""Figures of lazy training, drawn from its record."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -6,105 +6,61 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steincritic.report.style import ACCENT, FIXED, GRAY, INK, STAGED
+from studies.lazy.tables import NAMES
 from studies.record import Record
-from studies.show import Row, document, markdown, picture
+from studies.show import Row, picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _WIDTH_COLORS = [FIXED[1], FIXED[3], FIXED[6]]
-_NAMES = {"gm-1d": "1-D mixture", "gm-2d": "2-D mixture"}
 _DOTS: dict[str, Any] = {"marker": "o", "markersize": 3.5, "linewidth": 1.2}
-
-
-def lazy_table(record: Record) -> str:
-    config, rows, corollary = record.config, record.results["rows"], record.results["corollary"]
-    laws = [_law_cells(config, row) for row in rows]
-    quality = [
-        [_words(row), *(f"{value:.3f}" for value in (*row["network_error"][-1], row["kernel_error"][-1]))]
-        for row in rows
-    ]
-    return document(
-        record,
-        markdown(list(laws[0]), [list(cells.values()) for cells in laws]),
-        f"Exponents fitted in logarithms, expected value in brackets; ranges are over the recorded times "
-        f"(μ₁λt from {config['clock'][0]:g} to {config['clock'][-1]:g}) or over λ. In λ from "
-        f"{config['lazy_from']:g} on, in t up to μ₁λt = {config['early_until']:g}, in n at "
-        f"μ₁λt = {config['sample_clock']:g} with {config['replicates']} samples each (lazy λ = "
-        f"{config['sample_lambdas'][0]:g}, not lazy λ = {config['sample_lambdas'][1]:g}). The last three "
-        "columns show how much of a proved bound is used at most; a bound holds if this is below 1.",
-        markdown(["problem, width", *(f"λ = {lam:g}" for lam in config["lambdas"]), "kernel"], quality),
-        "Relative error |λu − f*|_p / |f*|_p at the last recorded time: lazy critics end where the kernel "
-        "does, the least lazy one ends closest to f*.",
-        f"Power corollary, one-dimensional critic at λ = 16 (relative error "
-        f"{corollary['relative_error']:.2f}; it asks for less than 0.9): it promises level and power 0.05 "
-        f"and 0.95 from n = {corollary['promised']:.3g}; there the true level is {corollary['level']:.1g} "
-        f"and the power {corollary['power']:.3f}. By the normal law the critic needs n = "
-        f"{corollary['needed']:.0f}, where simulated tests have power {corollary['simulated_power']:.3f}. "
-        f"True, and {corollary['promised'] / corollary['needed']:.1g} times too careful.",
-    )
-
-
-def _words(row: Row) -> str:
-    return f"{_NAMES[row['problem']]}, {row['width']}"
-
-
-def _law_cells(config: Any, row: Row) -> dict[str, str]:
-    """The cells of a network's line, by their heading."""
-
-    def ends(slopes: list[float]) -> str:
-        return " to ".join(dict.fromkeys(f"{end(slopes):.2f}" for end in (min, max)))
-
-    def used(value: str, bound: str) -> float:
-        return float(np.max(np.array(row[value]) / np.array(row[bound])))
-
-    in_n = {key: f"{value:.2f}" for key, value in row["samples"]["slopes"].items()}
-    lazy, not_lazy = (f"{lam:g}" for lam in config["sample_lambdas"])
-    return {
-        "problem, width": _words(row),
-        "parameters": str(row["parameters"]),
-        "distance in λ (−1)": ends(row["slopes"]["difference_in_lambda"]),
-        "movement in λ (−1)": ends(row["slopes"]["moved_in_lambda"]),
-        "distance in t (2)": ends(row["slopes"]["difference_in_time"]),
-        "kernel in n (−½)": in_n["kernel"],
-        "network in n (−½)": in_n.get(lazy, "–"),
-        "not lazy, in n": in_n.get(not_lazy, "–"),
-        "movement / bound": f"{used('moved', 'moved_bound'):.2f}",
-        "kernel error / bound": f"{row['kernel_bound_used']:.3f}",
-        "distance / envelope": f"{used('difference', 'envelope'):.2g}" if row["envelope"] else "–",
-    }
+_TICKS = [0.02, 0.05, 0.1, 0.2, 0.5, 1.0]
+_SAMPLE_STYLES: list[dict[str, Any]] = [
+    {"color": _WIDTH_COLORS[0]},
+    {"color": INK, "marker": "x", "linestyle": "--"},
+    {"color": STAGED[0], "marker": "s", "linestyle": ":"},
+]
 
 
 def draw_lazy(record: Record, folder: Path) -> list[Path]:
     names = record.config["problems"]
     problems = [[row for row in record.results["rows"] if row["problem"] == name] for name in names]
+    samples = [theorem["samples"] for theorem in record.results["theorems"]]
     paths = [folder / f"{name}.png" for name in ("laws", "quality", "spectrum", "staged")]
-    _laws(record.config, problems, paths[0])
+    _laws(record.config, problems, samples, paths[0])
     _quality(record.config, problems, paths[1])
     _spectra(problems, paths[2])
     _staged(record.results["staged"], paths[3])
     return paths
 
 
-def _laws(config: Any, problems: list[list[Row]], path: Path) -> None:
+def _laws(config: Any, problems: list[list[Row]], samples: list[Row], path: Path) -> None:
     """One line per problem: distance and movement against λ, distance against t, error against n."""
     lambdas, clock = config["lambdas"], config["clock"]
     late = len(clock) - 2  # one before the last: lazy at large λ, not at small
     lazy = lambdas.index(max(lambdas))
-    not_lazy = f"{config['sample_lambdas'][1]:g}"
     early = sum(s <= config["early_until"] for s in clock)
-    panels = (  # title, x, y, the slope expected of how many points
-        (f"distance from the kernel, μ₁λt = {clock[late]:g}", "λ", "|λu − λū|", -1, "slope −1", None),
-        ("movement (dashed: its bound)", "λ", "|θ(t) − θ(0)|", -1, "slope −1", None),
-        (f"early growth, λ = {max(lambdas):g} (dashed: envelope)", "t", "|λu − λū|", 2, "slope 2", early),
-        ("finite samples (dotted: not lazy)", "n", "|λû − λū|", -0.5, "slope −½", None),
+    panels = (  # title, x, y, the slope expected of how many points, its line's distance from the curve
+        (f"distance from the kernel, μ₁λt = {clock[late]:g}", "λ", "|λu − λū|", -1, "slope −1", None, 2.2),
+        ("movement (dashed: its bound)", "λ", "|θ(t) − θ(0)|", -1, "slope −1", None, 2.2),
+        (
+            f"early growth, λ = {max(lambdas):g} (dashed: envelope)",
+            "t",
+            "|λu − λū|",
+            2,
+            "slope 2",
+            early,
+            150,
+        ),
+        (f"finite samples, width {config['widths'][0]}", "n", "|λû − λū|", -0.5, "slope −½", None, 0.6),
     )
     size: dict[str, Any] = {"nrows": len(problems), "ncols": len(panels), "squeeze": False}
     with picture(path, 13, 3.1 * len(problems), **size, layout="tight") as axes:
-        for rows, line in zip(problems, axes, strict=True):
+        for rows, drawn, line in zip(problems, samples, axes, strict=True):
             for row, color in zip(rows, _WIDTH_COLORS, strict=False):
                 dashed: dict[str, Any] = {"color": color, "linewidth": 0.8, "linestyle": "--"}
-                dots, samples = _DOTS | {"color": color}, row["samples"]
+                dots = _DOTS | {"color": color}
                 line[0].plot(lambdas, row["difference"][late], label=f"width {row['width']}", **dots)
                 line[1].plot(lambdas, row["moved"][late], **dots)
                 line[1].plot(lambdas, row["moved_bound"][late], **dashed)
@@ -112,32 +68,34 @@ def _laws(config: Any, problems: list[list[Row]], path: Path) -> None:
                 line[2].plot(times, growth, **dots)
                 if row["envelope"]:
                     line[2].plot(times, np.array(row["envelope"])[:, lazy], **dashed)
-                line[3].plot(samples["sizes"], samples["distance"]["kernel"], **dots)
-                if not_lazy in samples["distance"]:
-                    dotted = dots | {"marker": "s", "linestyle": ":"}
-                    line[3].plot(samples["sizes"], samples["distance"][not_lazy], **dotted)
-            for ax, (_, x, y, exponent, label, count) in zip(line, panels, strict=True):
+            for (key, distance), style in zip(drawn["distance"].items(), _SAMPLE_STYLES, strict=False):
+                label = "kernel" if key == "kernel" else f"network, λ = {key}"
+                line[3].plot(drawn["sizes"][: len(distance)], distance, label=label, **_DOTS | style)
+            for ax, (_, x, y, *guide) in zip(line, panels, strict=True):
                 ax.set(xscale="log", yscale="log", xlabel=x, ylabel=y)
-                _guide(ax, exponent, label, count)
-            line[0].set_ylabel(f"{_NAMES[rows[0]['problem']]}\n{panels[0][2]}")
-            line[3].set_xticks(samples["sizes"], [str(n) for n in samples["sizes"]])
+                _guide(ax, *guide)
+            line[0].set_ylabel(f"{NAMES[rows[0]['problem']]}\n{panels[0][2]}")
+            line[3].set_xticks(drawn["sizes"], [str(n) for n in drawn["sizes"]])
+            line[3].set_yticks(_TICKS, [f"{tick:g}" for tick in _TICKS])
+            line[3].set_ylim(top=1.5)  # room for the legend
             line[3].minorticks_off()
         for ax, (title, *_) in zip(axes[0], panels, strict=True):
             ax.set_title(title, fontsize=9)
         axes[0, 0].legend(loc="lower left")
+        axes[0, 3].legend(loc="upper right")
 
 
-def _guide(ax: "Axes", exponent: float, label: str, count: int | None) -> None:
+def _guide(ax: "Axes", exponent: float, label: str, count: int | None, lift: float) -> None:
     """A thin line of the expected slope beside the first curve, or beside its first points."""
     x, y = (np.array(values, float)[:count] for values in ax.lines[0].get_data())
     middle = len(x) // 2
-    lift = 2.2 if count is None else 150  # clear of the other widths
     values = lift * y[middle] * (x / x[middle]) ** exponent
-    limits = ax.get_ylim()
+    low, high = ax.get_ylim()
     ax.plot(x, values, color=ACCENT, linewidth=0.9)
-    offset: dict[str, Any] = {"textcoords": "offset points", "xytext": (4, 6) if exponent < 0 else (-36, 6)}
+    place = (-40, -14) if lift < 1 else (4, 6) if exponent < 0 else (-36, 6)
+    offset: dict[str, Any] = {"textcoords": "offset points", "xytext": place}
     ax.annotate(label, (x[middle], values[middle]), color=ACCENT, fontsize=7.5, **offset)
-    ax.set_ylim(limits)
+    ax.set_ylim(min(low, 0.8 * values.min()) if lift < 1 else low, high)
 
 
 def _quality(config: Any, problems: list[list[Row]], path: Path) -> None:
@@ -153,7 +111,7 @@ def _quality(config: Any, problems: list[list[Row]], path: Path) -> None:
                 ax.plot(clock, errors, color=color, label=f"λ = {lam:g}")
             ax.plot(clock, row["kernel_error"], "--", color=INK, label="kernel ū")
             ax.plot(clock, row["kernel_bound"], ":", color=ACCENT, label="its bound, best m")
-            title = f"{_NAMES[row['problem']]}, width {row['width']}"
+            title = f"{NAMES[row['problem']]}, width {row['width']}"
             ax.set(title=title, xscale="log", ylim=(0, 1.05), xlabel="μ₁λt", ylabel="|λu − f*| / |f*|")
             ax.label_outer()
         figure = axes[0, 0].figure
@@ -170,10 +128,11 @@ def _spectra(problems: list[list[Row]], path: Path) -> None:
                 mode = np.arange(1, len(values) + 1)
                 left.plot(mode, values / values[0], color=color, label=f"width {row['width']}")
                 right.plot(mode, row["alignment"], color=color)
-            name = _NAMES[rows[0]["problem"]]
+            name = NAMES[rows[0]["problem"]]
             left.set(title=f"{name}: μ_k / μ₁", yscale="log", xlabel="mode k", ylim=(1e-12, 2))
             right.set(title="share of f* in the first k modes", xlabel="mode k")
             right.set(ylim=(0, 1.03), xscale="log")
+            left.xaxis.get_major_locator().set_params(integer=True)
         axes[0].legend()
 
 

@@ -110,9 +110,14 @@ class NetworkFlow:
         lam, before = self.lam[:, None, None], self.start.field(x)
         return torch.stack([lam * (bank.field(x) - before) for bank in self.banks])
 
-    def last(self, x: Points) -> tuple[Points, PerPoint]:
-        """u and its divergence at the last time, of the first critic."""
-        f, div_f = self.banks[-1].field_and_divergence(x)
+    @property
+    def tau(self) -> Tensor:
+        """The scaled times, (times,)."""
+        return torch.tensor(self.scaled_times, dtype=torch.float64)
+
+    def critic(self, x: Points, *, time: int = -1, member: int = 0) -> tuple[Points, PerPoint]:
+        """u and its divergence, of a member at a recorded time."""
+        f, div_f = self.banks[time][[member]].field_and_divergence(x)
         f_0, div_0 = self.start.field_and_divergence(x)
         return (f - f_0)[0], (div_f - div_0)[0]
 
@@ -164,3 +169,18 @@ def gradient_flow(
 def slope(x: Sequence[float] | Tensor, y: Sequence[float] | Tensor) -> float:
     """The exponent b of y ∝ x^b, by least squares in logarithms."""
     return float(np.polyfit(np.log(np.asarray(x)), np.log(np.asarray(y)), 1)[0])
+
+
+def rate(sizes: Sequence[int], squares: Tensor) -> tuple[float, float]:
+    """The exponent in n of the root mean square over independent replicates, and its standard error.
+
+    A logarithm of a root mean square has error sd(squares) / (2 mean(squares) √replicates); least squares
+    adds the errors at the sizes by its own weights.
+
+    Args:
+        squares: (sizes, replicates) squared distances.
+    """
+    logs, means = torch.tensor(sizes, dtype=torch.float64).log(), squares.mean(1)
+    errors = squares.std(1) / (2 * means * squares.shape[1] ** 0.5)
+    weights = (logs - logs.mean()) / (logs - logs.mean()).square().sum()
+    return slope(sizes, means.sqrt()), float((weights * errors).norm())

@@ -32,6 +32,11 @@ class Law:
     def norm(self, f: Tensor) -> Tensor:
         return self.inner(f, f).sqrt()
 
+    def sd(self, values: PerPoint) -> float:
+        """The standard deviation of numbers at the points."""
+        mean = (self.weights * values).sum()
+        return float((self.weights * (values - mean).square()).sum().sqrt())
+
 
 def quadrature(density: DensityModel, *, center: float, reach: float, spacing: float, dim: int) -> Law:
     """A grid over center ± reach that integrates smooth functions against a density.
@@ -85,6 +90,16 @@ class TangentKernel:
         result: Tensor = vmap(of_point, in_dims=(None, 0))(self.theta, x)
         return result
 
+    def divergence_jacobian(self, x: Points) -> Tensor:
+        """∂_θ ∇·f at each point, (n, 1, m)."""
+
+        def divergence(theta: Tensor, y: Tensor) -> Tensor:
+            parameters = unflatten(theta[None], self.bank.parameters)
+            return self.bank.network.field_and_divergence(parameters, y[None, None])[1][0]
+
+        result: Tensor = vmap(jacrev(divergence), in_dims=(None, 0))(self.theta, x)
+        return result
+
     def gram(self, x: Points) -> Tensor:
         """K for all pairs, (n d, n d): the sum over layers of (1 + z·z') times b·b'.
 
@@ -133,6 +148,10 @@ class Spectrum:
     def alignment(self, f: Points) -> Tensor:
         """Share of |f|²_p within the first 1, 2, ... modes, (k,)."""
         return self.coefficients(f).square().cumsum(0) / self.law.inner(f, f)
+
+    def residual(self, f: Points) -> Tensor:
+        """ε = |f_2|_p / |f|_p, with f_2 what is beyond the first 1, 2, ... modes, (k,)."""
+        return (1 - self.alignment(f)).clamp_min(0).sqrt()
 
     def bound(self, f: Points, scaled_time: float) -> Tensor:
         r"""$e^{-t \lambda \mu_m} |f_1|_p + |f_2|_p$ for m = 1, 2, ..., (k,), [repasky2023] eq. (27).
