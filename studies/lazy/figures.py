@@ -58,7 +58,7 @@ def _laws(config: Any, problems: list[list[Row]], samples: list[Row], path: Path
     size: dict[str, Any] = {"nrows": len(problems), "ncols": len(panels), "squeeze": False}
     with picture(path, 13, 3.1 * len(problems), **size, layout="tight") as axes:
         for rows, drawn, line in zip(problems, samples, axes, strict=True):
-            for row, color in zip(rows, _WIDTH_COLORS, strict=False):
+            for row, color in zip(rows, _WIDTH_COLORS[: len(rows)], strict=True):
                 dashed: dict[str, Any] = {"color": color, "linewidth": 0.8, "linestyle": "--"}
                 dots = _DOTS | {"color": color}
                 line[0].plot(lambdas, row["difference"][late], label=f"width {row['width']}", **dots)
@@ -68,7 +68,8 @@ def _laws(config: Any, problems: list[list[Row]], samples: list[Row], path: Path
                 line[2].plot(times, growth, **dots)
                 if row["envelope"]:
                     line[2].plot(times, np.array(row["envelope"])[:, lazy], **dashed)
-            for (key, distance), style in zip(drawn["distance"].items(), _SAMPLE_STYLES, strict=False):
+            curves = drawn["distance"].items()
+            for (key, distance), style in zip(curves, _SAMPLE_STYLES[: len(curves)], strict=True):
                 label = "kernel" if key == "kernel" else f"network, λ = {key}"
                 line[3].plot(drawn["sizes"][: len(distance)], distance, label=label, **_DOTS | style)
             for ax, (_, x, y, *guide) in zip(line, panels, strict=True):
@@ -123,7 +124,7 @@ def _quality(config: Any, problems: list[list[Row]], path: Path) -> None:
 def _spectra(problems: list[list[Row]], path: Path) -> None:
     with picture(path, 6.6 * len(problems), 2.9, ncols=2 * len(problems), layout="tight") as axes:
         for rows, left, right in zip(problems, axes[::2], axes[1::2], strict=True):
-            for row, color in zip(rows, _WIDTH_COLORS, strict=False):
+            for row, color in zip(rows, _WIDTH_COLORS[: len(rows)], strict=True):
                 values = np.array(row["eigenvalues"])
                 mode = np.arange(1, len(values) + 1)
                 left.plot(mode, values / values[0], color=color, label=f"width {row['width']}")

@@ -166,11 +166,12 @@ def sample_rates(
             bounds[f"{lam:g}"] = bound(lam=lam, tau=scaled, n=n)
     rates = {key: rate(sizes[: len(rows)], torch.stack(rows)) for key, rows in squares.items()}
     beside = {
-        f"{lam:g}": [
+        key: [
             float((row.mean() / same[:trained].mean()).sqrt())
-            for row, same in zip(squares[f"{lam:g}"], squares["kernel"], strict=False)
+            for row, same in zip(rows, squares["kernel"][: len(rows)], strict=True)
         ]
-        for lam in lambdas
+        for key, rows in squares.items()
+        if key != "kernel"
     }
     return {
         "sizes": sizes,
