@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from steincritic.report.style import ACCENT, GRAY, INK
 from studies import show
 from studies.record import Record
@@ -104,8 +106,9 @@ def _draw_bandwidths(rows: list[Row], path: Path) -> Path:
 def _points(ax: Any, places: Any, rows: list[Row], **style: Any) -> None:
     """With the standard deviation over critics, or the interval of a rate."""
     if "power" in rows[0]:
-        mean, sd = ([row["power"][part] for row in rows] for part in ("mean", "sd"))
-        ax.errorbar(places, mean, sd, marker="o", markersize=3, capsize=2, **style)
+        mean, sd = np.array([[row["power"][part] for part in ("mean", "sd")] for row in rows]).T
+        ends = np.minimum(sd, mean), np.minimum(sd, 1 - mean)
+        ax.errorbar(places, mean, ends, marker="o", markersize=3, capsize=2, **style)
     else:
         color = style.pop("color")
         show.curve(ax, places, [show.rate_of(row) for row in rows], color, **style)
