@@ -24,10 +24,10 @@ RULES = {  # of the paper's test in 50 dimensions, by what they are called here
     "text's rule": "neural, lowest monitor, probed",
     "exact divergence, last epoch": "neural, last epoch, exact",
 }
-_WHY_TEXT = (
-    "with 10 to 250 held-out points the monitor is often lowest in the first epochs, when λ is large; the "
-    f"released code looks after epoch {AFTER} only"
-)
+_WHY = {  # they are below KSD
+    "text's rule": "with 10 to 250 held-out points the monitor is often lowest in the first epochs, when λ is large",
+    "released code's rule": "one probe a point costs power; with the exact divergence they are nowhere below",
+}
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ def fifty_claims() -> Iterator[Claim]:
                 f"{says} ({name})",
                 f"surely above at n = {_sizes(above)}; surely below at n = {_sizes(below)}",
                 told(bool(above) and not below),
-                _WHY_TEXT if name == "text's rule" and below else "",
+                _WHY.get(name, "") if below else "",
             )
     last = hard["KSD, median"][2500]
     yield Claim(
