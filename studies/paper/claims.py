@@ -25,7 +25,7 @@ RULES = {  # of the paper's test in 50 dimensions, by what they are called here
     "exact divergence, last epoch": "neural, last epoch, exact",
 }
 _WHY = {  # they are below KSD
-    "text's rule": "with 10 to 250 held-out points the monitor is often lowest in the first epochs, when λ is large",
+    "text's rule": "of 10 to 250 held-out points the monitor is lowest in the first epochs, when λ is large",
     "released code's rule": "one probe a point costs power; with the exact divergence they are nowhere below",
 }
 

@@ -39,8 +39,13 @@ class Schemes:
 
 @dataclass(frozen=True, kw_only=True)
 class MixtureTable(Schemes):
-    """[repasky2023] section 6.1.2."""
+    """[repasky2023] section 6.1.2.
 
+    Args:
+        followed: of the points of MSE_q, those that it is followed on through training.
+    """
+
+    followed: int = 4000
     published: Mapping[str, Published]
     tested: int  # points of one test
     validated: int = 1000
@@ -83,6 +88,7 @@ class Job:
     def fit(self, *, training: Training | None = None, **more: Any) -> FittedBank:
         config, pair = self.config, self.pair
         x = pair.model.sample(config.measured, seed=derive(self.seed, "mse"))
+        x = x[: getattr(config, "followed", len(x))]
         yardsticks = more.pop("yardsticks", {})
         fitted = fit_bank(
             self.sets(config.trained, "train"),
@@ -135,8 +141,11 @@ def _table_row(job: Job) -> Row:
     ways = [(epochs.at(chosen[n], fitted), way == "probed") for n, way in cases]
     powers = split_powers(ways, job.pair.data, job.pair.model, test, seed=derive(job.seed, "power"))
     rules: dict[str, Row] = {}
+    x = job.pair.model.sample(config.measured, seed=derive(job.seed, "mse"))
+    gap = Gap(x, job.pair.gap(x))
     for n in names:
-        mse_q = fitted.history["mse_q"].gather(0, chosen[n][None] - 1)[0]
+        critics = epochs.at(chosen[n], fitted)
+        mse_q = gap.error(critics.bank, critics.lam)
         rules[n] = {"epoch": spread(chosen[n]), "mse_q": spread(mse_q), "power": {}}
     for (n, way), rates in zip(cases, powers, strict=True):
         rules[n]["power"][way] = spread(rate.value for rate in rates)
@@ -240,6 +249,7 @@ def _study(dim: int, config: MixtureTable, takes: str) -> Study:
         trained=200,
         validated=100,
         measured=500,
+        followed=200,
         training=replace(config.training, epochs=4),
         width=16,
         runs=20,
