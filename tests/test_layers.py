@@ -31,7 +31,7 @@ SHARED = set("__main__ study record sweep cells show laws baselines".split())  #
 BETWEEN_STUDIES = {  # (study, other): what for
     ("calibration", "posteriors"): "a posterior as a null model",
     ("posteriordb", "posteriors"): "eight schools with exact draws, where there is no database",
-    ("power", "paper"): "the paper's optimal critic, and its way to measure power",
+    ("paper", "digits"): "what the paper says of its digits",
 }
 
 

@@ -1,6 +1,6 @@
 """What the docs quote from records is what the records have."""
 
-from studies import pages
+from studies.paper import pages
 
 
 def test_every_part_of_the_docs_is_as_its_records_have_it():
@@ -8,7 +8,7 @@ def test_every_part_of_the_docs_is_as_its_records_have_it():
     for path in sorted(pages.DOCS.rglob("*.md")):
         text = path.read_text()
         found |= {part[2] for part in pages.PART.finditer(text)}
-        assert pages.renewed(text) == text, f"{path.name} is stale: python -m studies.pages"
+        assert pages.renewed(text) == text, f"{path.name} is stale: python -m studies.paper.pages"
     assert found == set(pages.PARTS)
 
 

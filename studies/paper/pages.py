@@ -1,4 +1,4 @@
-"""python -m studies.pages: writes the parts of the docs that come from records.
+"""python -m studies.paper.pages: writes the parts of the docs that come from records.
 
 Such a part stands between two comments, so that the page reads on GitHub, too:
 
@@ -21,7 +21,7 @@ from studies.paper import claims
 from studies.paper.claims import Claim, record
 from studies.show import Row, mean_and_error
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 PART = re.compile(r"(<!-- from records: ([\w-]+) -->\n).*?(\n<!-- end of records -->)", re.DOTALL)
 
 
