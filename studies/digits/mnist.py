@@ -24,7 +24,8 @@ from steincritic.stein import stein_values
 from steincritic.training import FittedBank
 from studies.digits.data import Digits, as_pixels, digit_parts
 from studies.digits.figures import digits_table, draw_digits
-from studies.digits.models import MachineFit, learn, machine_of
+from studies.digits.machine import MachineFit, machine_of
+from studies.digits.models import learn
 from studies.digits.readings import embedding, gallery, mean_test, power_proxy, ranking
 from studies.study import Context, Outcome, Study
 
