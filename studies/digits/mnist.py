@@ -7,7 +7,7 @@ that critics are measured on come from the test part.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, Literal
@@ -59,7 +59,7 @@ class PlantedDigits:
     draws: int = 500
     pool: int = 5000
     judged: int = 6000  # points that are ranked, listed and mapped
-    reference: int = 10_000  # model draws that they are compared with
+    reference: int = 6000  # model draws that they are compared with
     fdr: float = 0.1
     shown: int = 12  # images at either end
     mapped: int = 1500  # points of the map that the record keeps
@@ -89,9 +89,10 @@ class MachineCell:
 def run(config: PlantedDigits, context: Context) -> Outcome:
     require("sklearn", extra="sklearn")  # for the map, which comes last
     digit_parts(config.digits)  # said before any job if they are not there
-    common: dict[str, Any] = {"folder": str(context.jobs), "device": context.device.type}
+    alone = replace(config, machines=1)  # more machines may come later: a job does not know how many
+    common: dict[str, Any] = {"config": alone, "folder": str(context.jobs), "device": context.device.type}
     cells = [
-        MachineCell(config=config, number=k, seed=derive(context.seed, "machine", k), **common)
+        MachineCell(number=k, seed=derive(context.seed, "machine", k), **common)
         for k in range(config.machines)
     ]
     parts = context.sweep(run_machine, cells)

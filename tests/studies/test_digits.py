@@ -13,6 +13,7 @@ from reference import Z_MAX, z_of_mean
 from steincritic.errors import FileFormatError, InputError
 from steincritic.models import GaussianBernoulliRBM, GaussianMixture
 from steincritic.rng import generator
+from studies.digits.claims import _faster
 from studies.digits.data import (
     MNIST_FILES,
     Digits,
@@ -24,6 +25,7 @@ from studies.digits.data import (
     to_logits,
 )
 from studies.digits.machine import SHORT_FIT, MachineFit, fit_machine, machine_of
+from studies.digits.mnist import _lead
 from studies.digits.models import FlowFit, RescaledModel, _bits, learn, model_of
 from studies.digits.readings import embedding, mean_test, power_proxy, ranking
 from studies.study import Context
@@ -199,3 +201,29 @@ def test_without_mnist_the_command_says_how_to_get_it(reproduce, tmp_path, monke
     assert code == 2 and len(error.splitlines()) == 1
     assert str(tmp_path / "none") in error and "fetch_mnist" in error
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("intervals", "verdict"),
+    [
+        ([[0.1, 0.5], [0.2, 0.4]], "agrees"),
+        ([[0.1, 0.5], [-0.3, -0.1]], "differs"),
+        ([[0.1, 0.5], [-0.3, 0.1]], "cannot be told"),
+    ],
+)
+def test_a_verdict_on_the_early_epochs_goes_by_the_intervals(intervals, verdict):
+    leads = [
+        {"scheme": str(k), "early": {"mean": sum(ends) / 2, "interval": ends}}
+        for k, ends in enumerate(intervals)
+    ]
+    assert _faster(leads, "early", "P̂", "rises faster")[2] == verdict
+
+
+def test_a_lead_is_over_machines_and_critic_by_critic():
+    staged, other = {"values": [[1.0, 3.0], [2.0, 4.0], [6.0, 8.0]]}, {"values": [[1.0, 1.0]] * 3}
+    keys = ("early_power_proxy", "early_discrepancy", "last_power_proxy")
+    rows = (dict.fromkeys(keys, value) | {"scheme": "1"} for value in (staged, other))
+    lead = _lead(*rows)["early_power_proxy"]
+    assert lead["machines"] == [1, 2, 6] and lead["mean"] == 3
+    half = 4.3027 * (7 / 3) ** 0.5  # Student's t at 2 degrees of freedom, variance 7 of three means
+    assert lead["interval"] == pytest.approx([3 - half, 3 + half], rel=1e-4)
