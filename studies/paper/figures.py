@@ -102,6 +102,7 @@ def one_dimension_table(record: Record) -> str:
         "roles": "{roles}",
         "epoch": "{epochs}",
         "λ": "{lam:.3f}",
+        "statistics": "{statistics}",
         "raw T": "{mean[data]:.2f}",
         f"raw T, {config['critics']} critics (sd)": "{critics[mean]:.2f} ({critics[sd]:.2f})",
         "T times λ": "{scaled_mean:.3f}",
@@ -123,8 +124,8 @@ def one_dimension_table(record: Record) -> str:
     return show.document(
         record,
         show.listing(results["statistics"], columns),
-        f"Figure 2: raw T is the mean of T_q f over {config['tested']} points, {config['statistics']} such "
-        f"means each; quantiles and power are of raw T, level 0.05. It agrees if within {AGREES:.0%} of the "
+        f"Figure 2: raw T is the mean of T_q f over {config['tested']} points, as a mean over so many "
+        f"statistics; quantiles and power are of raw T, level 0.05. It agrees if within {AGREES:.0%} of the "
         "paper's number. In the text q has variance one at -1 and 1, and p lies at -0.8 and 1 with standard "
         "deviations 1 and 0.5; the released code has them the other way round (data at -1 and 1). The paper "
         "says only that the critic saw a few epochs. As the optimum is f*/λ, raw T grows while λ falls: its "
