@@ -60,6 +60,7 @@ CASES = {  # command line, in a folder with these files and those of conftest: w
     f"{CHECK} --seed 1.5": "--seed must be a whole number",
     f"{CHECK} --draws 0": "draws must be a whole number of at least 1",
     f"{CHECK} --draws 3": "3 null draws cannot reach level",
+    f"{CHECK} --early-stopping": "--early-stopping is for --test split",
     f"{CHECK} --fdr 0": "fdr must lie in (0, 1)",
     f"check x.npy {Q} --test kds": "did you mean ksd?",
     f"check x.npy {Q} --test fssd": "test fssd is gone: ",

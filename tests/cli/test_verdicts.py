@@ -51,6 +51,14 @@ def test_models_are_built_in_files_or_modules(run, monkeypatch, place):
         assert run(f"test x.npy --model {model} --test ksd --json")[0] in (0, 1)
 
 
+def test_a_settings_file_stops_the_critic_of_the_split_test_early(run):
+    Path("split.toml").write_text('test = "split"\nearly-stopping = true\ndraws = 39\n')
+    result = json.loads(run(f"test x.npy {MODEL} --config split.toml --json")[1])
+    test = sc.Split(draws=39, training=sc.Training(selection="monitor"))
+    assert result["pvalue"] == sc.gof_test(Q, np.load("x.npy"), test).pvalue
+    assert result["settings"]["training"]["selection"] == "monitor"
+
+
 @pytest.mark.parametrize("name", [name for name in TESTS if name != "crossfit"])
 def test_the_result_is_that_of_python(run, name):
     expected = sc.gof_test(Q, np.load("x.npy"), name, level=0.1, seed=3)

@@ -10,6 +10,7 @@ from steincritic.gof.choose import TESTS, choose_test
 from steincritic.gof.hypothesis import Plan
 from steincritic.gof.null import draws_for, reaching, smallest_draws
 from steincritic.gof.test import GofTest
+from steincritic.training.critic import fit_critics
 
 Q = sc.models.GaussianMixture([[0.0, 0.0]])
 X = Q.sample(40, seed=1)
@@ -28,6 +29,15 @@ VALUES = {
     "split, permutation": sc.Split(threshold="permutation", draws=39, pool=5, **SMALL),
     "split, pooled": sc.Split(threshold="pooled", draws=39, pool=20, **SMALL),
     "split, bootstrap-t": sc.Split(threshold="bootstrap-t", draws=39, **SMALL),
+    "split, early stopping, fresh": sc.Split(
+        threshold="fresh",
+        draws=39,
+        network=SMALL["network"],
+        training=replace(SMALL["training"], selection="monitor"),
+    ),
+    "split, adaptive, bootstrap-t": sc.Split(
+        threshold="bootstrap-t", draws=39, staging=sc.Adaptive(initial=1.0, floor=0.1, decay=0.5), **SMALL
+    ),
     "ksd, wild": sc.Ksd(draws=39),
     "ksd, fresh": sc.Ksd(draws=39, threshold="fresh"),
     "ksdagg, wild": sc.KsdAgg(draws=39, reference=99),
@@ -180,6 +190,23 @@ def test_split_trains_alike_behind_every_door():
     assert by_name.to_dict() == by_value.to_dict()
     many = sc.Split(draws=19, pool=1)._paced(20_000).training
     assert many is not None and many.batch_size > sc.Training().batch_size
+    stopped = sc.Split(draws=19, pool=1, training=sc.Training(selection="monitor"))._paced(20_000).training
+    assert stopped == replace(many, selection="monitor")
+
+
+def test_rows_held_out_of_the_split_are_neither_trained_on_nor_tested(monkeypatch):
+    seen = {}
+
+    def fit(model, trained, *, validation, **rest):
+        seen.update(trained=trained.x[0], held_out=validation.x[0])
+        return fit_critics(model, trained, validation=validation, **rest)
+
+    monkeypatch.setattr("steincritic.gof.split.fit_critics", fit)
+    result = sc.gof_test(Q, X, VALUES["split, early stopping, fresh"])
+    assert (len(seen["trained"]), len(seen["held_out"]), result.n) == (16, 4, 20)
+    both = torch.cat([seen["trained"], seen["held_out"]])
+    assert len(torch.cat([both, X[:0]]).unique(dim=0)) == 20
+    assert all((row == X).all(-1).any() for row in both)
 
 
 def test_a_test_of_ones_own_goes_wherever_a_test_goes():

@@ -14,7 +14,7 @@ from steincritic.errors import DivergedError, FileFormatError, InputError
 from steincritic.files import read_tensors, write_tensors
 from steincritic.models import GaussianMixture, PairModel, as_model
 from steincritic.stein import witness_of
-from steincritic.training import Staged, Training, fixed
+from steincritic.training import Adaptive, Staged, Training, fixed
 from steincritic.training import fit as fit_module
 from steincritic.training.critic import fit_critic, load_critic
 from steincritic.training.pacing import DEFAULT_STAGING, paced
@@ -98,16 +98,25 @@ def test_the_seed_alone_decides_the_critic():
     assert not torch.equal(fit(seed=3).witness(FRESH), fit(seed=4).witness(FRESH))
 
 
-def test_the_monitor_holds_out_a_fifth_unless_validation_is_passed(monkeypatch):
+@pytest.mark.parametrize(
+    "by_monitor",
+    [
+        {"training": Training(**{**vars(TRAINING), "selection": "monitor", "epochs": 1})},
+        {"staging": Adaptive(initial=1.0, floor=0.1, decay=0.5)},
+    ],
+    ids=["selection", "staging"],
+)
+def test_the_monitor_holds_out_a_fifth_unless_validation_is_passed(by_monitor, monkeypatch):
     seen = []
     train = fit_module._Run._train_epoch
     monkeypatch.setattr(
         fit_module._Run, "_train_epoch", lambda self, e: seen.append(len(self.points)) or train(self, e)
     )
-    training = Training(**{**vars(TRAINING), "selection": "monitor", "epochs": 1})
-    assert "monitor" in fit(training=training).history
-    assert "monitor" in fit(training=training, validation=FRESH).history
-    assert seen == [32, 40]
+    assert "monitor" in fit(**by_monitor).history
+    assert "monitor" in fit(**by_monitor, validation=FRESH).history
+    assert list(dict.fromkeys(seen)) == [32, 40]
+    with pytest.raises(InputError, match="too few to hold any out"):
+        fit_critic(WIDE, X[:1], network=MLP(hidden=(6,)), **by_monitor)
 
 
 def test_a_critic_that_diverged_is_never_returned():
@@ -204,12 +213,12 @@ def test_widths_that_a_file_claims_are_compared_before_anything_is_built(critic,
 
 @pytest.mark.parametrize("n", [10, 40, 2666])
 def test_moderate_samples_are_trained_on_with_the_usual_settings(n):
-    assert paced(n) == (Training(), DEFAULT_STAGING)
+    assert paced(n, training=None, staging=DEFAULT_STAGING) == (Training(), DEFAULT_STAGING)
 
 
 @pytest.mark.parametrize("n", [3000, 10_000, 50_000, 10**6])
 def test_large_samples_take_no_more_steps_and_as_many_stages(n):
-    training, staging = paced(n)
+    training, staging = paced(n, training=None, staging=DEFAULT_STAGING)
     steps = -(-n // training.batch_size) * training.epochs
     assert steps <= max(4400, -(-n // training.batch_size)) and training.batch_size <= 200
     assert training.epochs >= 1 and abs(steps // staging.every - Training().epochs) <= 6

@@ -14,6 +14,8 @@ from steincritic.models import GaussianMixture
 from steincritic.rng import Streams
 from steincritic.training import Adaptive, Gap, Staged, Training, Yardsticks, always, fit_bank, fixed
 from steincritic.training import fit as fit_module
+from steincritic.training.fit import monitor_probe
+from steincritic.training.objective import monitor
 from steincritic.training.steps import Lane, written_gradient
 
 PAIR = problem("gm-2d")
@@ -168,10 +170,11 @@ def test_lambda_in_the_history_is_the_formula(every):
     assert lam.tolist() == [max(0.2, 1.0 * 0.8 ** (step // (every or 3))) for step in last_step]
 
 
-def test_adaptive_staging_follows_the_monitor_of_the_history():
+@pytest.mark.parametrize("divergence", ["exact", "gaussian"])
+def test_adaptive_staging_follows_the_monitor_of_the_history(divergence):
     staging = Adaptive(initial=1.0, floor=0.05, decay=0.5)
     yardsticks = Yardsticks(validation=always(data(10, seed=7)))
-    training = settings(epochs=25, learning_rate=5e-2)
+    training = settings(epochs=25, learning_rate=5e-2, monitor=divergence)
     history = fit_bank(
         data(), staging=staging, seeds=[0], network=NET, training=training, yardsticks=yardsticks
     ).history
@@ -242,6 +245,34 @@ def test_the_monitor_picks_for_each_member_the_epoch_where_it_was_lowest():
         stopped = run("last", epoch + 1)  # training does not know how long it will be
         assert fitted.lam[k] == stopped.lam[k] == fitted.history["lam"][epoch, k]
         assert torch.equal(fitted.witness(data())[k], stopped.witness(data())[k])
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "rademacher"])
+def test_a_probed_monitor_is_the_exact_one_in_the_mean_and_can_be_had_again(kind):
+    points, held_out, critics = data(dim=3), data(30, dim=3, seed=1), []
+    kept = {"network": NET, "yardsticks": Yardsticks(validation=always(held_out))}
+    fitted = fit_bank(
+        points,
+        staging=fixed(0.5),
+        seeds=[0, 1],
+        training=settings(monitor=kind),
+        observers=[lambda epoch, bank, lam: critics.append((bank.clone(), lam.clone()))],
+        **kept,
+    )
+    plain = fit_bank(points, staging=fixed(0.5), seeds=[0, 1], training=TRAINING, **kept)
+    for a, b in zip(weights(fitted), weights(plain), strict=True):
+        assert torch.equal(a, b)  # no gradient knows of it
+    for epoch, (bank, lam) in enumerate(critics):
+        probe = monitor_probe(kind, 3 * (epoch + 1), held_out, [0, 1], bank)  # three steps an epoch
+        again = monitor(bank, held_out, lam, probe)
+        torch.testing.assert_close(again, fitted.history["monitor"][epoch], **EXACTLY)
+        assert not torch.equal(again, plain.history["monitor"][epoch])
+    bank, lam = critics[-1]
+    draws = [
+        monitor(bank, held_out, lam, monitor_probe(kind, step, held_out, [0, 1], bank)) for step in range(400)
+    ]
+    gap = torch.stack(draws) - monitor(bank, held_out, lam)
+    assert all(abs(z_of_mean(member)) < Z_MAX for member in gap.T)
 
 
 def test_callbacks_see_every_epochs_row():

@@ -196,6 +196,12 @@ class TestOptions(OnDevice, Seeded):
         str | None, ADVANCED, 'Ask "wrong by more than this?": 0.05 for means and spreads, or fisher:0.1.'
     ] = None
     draws: Annotated[int | None, ADVANCED, "Number of null draws B; by default that of the test."] = None
+    early_stopping: Annotated[
+        bool,
+        ADVANCED,
+        "Of --test split: take the critic of the epoch with the lowest error on a fifth of the rows that "
+        "train it, held out.",
+    ] = False
     dependent: Annotated[
         bool,
         ADVANCED,
@@ -222,13 +228,15 @@ class TestOptions(OnDevice, Seeded):
             raise InputError("pass --test or --tolerance, not both: a tolerance has a test of its own")
         if self.draws is not None:
             check_count(self.draws, name="draws")
+        if self.early_stopping and self.test != "split":
+            raise InputError("--early-stopping is for --test split, whose one critic it stops")
 
     @property
     def asked(self) -> "Asked":
         from steincritic.gof.choose import Asked, as_tolerance
 
         test = self.test if self.tolerance is None else as_tolerance(self.tolerance)
-        return Asked(test, self.draws, self.cache)
+        return Asked(test, self.draws, self.cache, self.early_stopping)
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from steincritic.rng import derive, generator
 from steincritic.shapes import PerPoint, Points
 from steincritic.training.critic import Critic
 from steincritic.training.fit import fit_bank
-from steincritic.training.pacing import paced
+from steincritic.training.pacing import DEFAULT_STAGING, paced
 from steincritic.training.progress import ProgressBar
 
 FEWEST = 20  # points
@@ -100,7 +100,7 @@ def split_in_halves(
     frame = model_frame(model, points, seed=seed)
     parts = [points[part.to(points.x.device)] for part in rows]
     trained = [other[:size] for other in reversed(parts)]
-    training, staging = paced(size)
+    training, staging = paced(size, training=None, staging=DEFAULT_STAGING)
     fitted = fit_bank(
         frame.enter(ScoredPoints.stack(trained)),
         staging=staging,

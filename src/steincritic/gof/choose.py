@@ -45,6 +45,7 @@ from steincritic.models.bounded import coordinates_of, unbounded
 from steincritic.models.conditional import AtRows, is_conditional
 from steincritic.models.coordinates import Bounds, columns_of
 from steincritic.models.mixing import autocorrelation_time
+from steincritic.training.fit import Training
 
 TestName: TypeAlias = Literal["combined", "crossfit", "split", "ksd", "ksdagg"]
 TESTS: dict[str, GofTest] = {
@@ -363,9 +364,12 @@ class Asked:
     test: GofTest | str | None = None
     draws: int | None = None
     cache: bool = True
+    early_stopping: bool = False  # of the split test's critic
 
     def set_up(self, test: GofTest) -> GofTest:
         changes: dict[str, Any] = {"cache": self.cache} if hasattr(test, "cache") else {}
+        if self.early_stopping:
+            changes["training"] = Training(selection="monitor")
         if self.draws is not None:
             changes["draws"] = self.draws
         return cast(GofTest, replace(cast(Any, test), **changes))

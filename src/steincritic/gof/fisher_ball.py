@@ -111,7 +111,7 @@ class FisherBall:
     ) -> list[FisherTerms]:
         training, staging = self.training, self.staging
         if training is None:
-            training, staging = paced(len(trained), staging=self.staging)
+            training, staging = paced(len(trained), training=None, staging=self.staging)
         fitted = fit_bank(
             trained,
             staging=staging,

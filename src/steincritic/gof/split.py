@@ -15,10 +15,10 @@ from steincritic.gof.serial import Blocks, check_slowness, summed
 from steincritic.gof.thresholds import THRESHOLDS, ModelWitness, Request, choose_threshold
 from steincritic.models.base import Model
 from steincritic.rng import derive
-from steincritic.training.critic import fit_critics
-from steincritic.training.fit import Training
+from steincritic.training.critic import fit_critics, hold_out
+from steincritic.training.fit import Training, watches
 from steincritic.training.pacing import DEFAULT_STAGING, paced
-from steincritic.training.staging import Staged
+from steincritic.training.staging import Adaptive, Staged
 
 _LEAST_TEST_POINTS = 2
 _TOGETHER = 500  # critics trained in one bank
@@ -36,7 +36,8 @@ class Split:
             for a model without a sampler. See `gof.thresholds`.
         draws: null draws; the default grows for a small level.
         pool: model draws of "permutation" and "pooled", in multiples of the tested points.
-        training: by default about 4,000 steps at most, however many points there are.
+        staging, training: by default about 4,000 steps at most, however many points there are. Where
+            either goes by the monitor, a fifth of the points to train on is held out for it.
         slowness, chains: as for `Combined`; such rows are cut in their order, and blocks of them resampled.
     """
 
@@ -46,7 +47,7 @@ class Split:
     threshold: Literal["auto", "fresh", "permutation", "pooled", "bootstrap-t"] = "auto"
     draws: int = 999
     pool: int = 50
-    staging: Staged = DEFAULT_STAGING
+    staging: Staged | Adaptive = DEFAULT_STAGING
     network: MLP = field(default_factory=MLP)
     training: Training | None = None
     standardize: bool = True
@@ -73,9 +74,9 @@ class Split:
 
     def _paced(self, trained: int) -> "Split":
         """With the training that so many points get, where none was asked for."""
-        if self.training is not None:
+        if self.training not in (None, Training(selection="monitor")):
             return self
-        training, staging = paced(trained, staging=self.staging)
+        training, staging = paced(trained, training=self.training, staging=self.staging)
         return replace(self, training=training, staging=staging)
 
     def _run_together(
@@ -92,13 +93,20 @@ class Split:
             else points.split(sizes, seed=derive(seed, "split"))
             for points, seed in zip(datasets.each(), seeds, strict=True)
         ]
+        critic_seeds = [derive(seed, "critic") for seed in seeds]
+        trained, held_out = [train for train, _ in parts], None
+        if watches(self.training or Training(), self.staging):
+            pairs = zip(trained, critic_seeds, strict=True)
+            halves = [hold_out(train, seed=seed, in_order=in_order) for train, seed in pairs]
+            trained, held_out = [train for train, _ in halves], ScoredPoints.stack([v for _, v in halves])
         critics = fit_critics(
             model,
-            ScoredPoints.stack([train for train, _ in parts]),
-            seeds=[derive(seed, "critic") for seed in seeds],
+            ScoredPoints.stack(trained),
+            seeds=critic_seeds,
             staging=self.staging,
             network=self.network,
             training=self.training,
+            validation=held_out,
             standardize=self.standardize,
         )
         results = []

@@ -25,7 +25,7 @@ from steincritic.models.coordinates import entered
 from steincritic.rng import derive, generator
 from steincritic.shapes import PerPoint, Points
 from steincritic.training.checkpoint import in_parts
-from steincritic.training.fit import Training, Yardsticks, always, fit_bank
+from steincritic.training.fit import Training, Yardsticks, always, fit_bank, watches
 from steincritic.training.fitted import FittedBank, History
 from steincritic.training.pacing import DEFAULT_STAGING
 from steincritic.training.progress import Callback, ProgressBar
@@ -193,8 +193,8 @@ def fit_critic(
         x: data: tensor, array, frame, file path or ScoredPoints.
         staging: the weight λ of the penalty through training.
         network: an MLP value or an nn.Module that maps (n, d) to (n, d); two layers of 128 by default.
-        validation: points not trained on, for the monitor. Selection by the monitor without them
-            holds out a fifth of x.
+        validation: points not trained on, for the monitor. Without them a fifth of x is held out where
+            selection or staging goes by the monitor.
         standardize: train in the model's own location and scale, a change of variables that leaves
             every identity true. Taken from draws of the model where it can be sampled, else from x.
         device: a GPU where there is one, unless another device is named.
@@ -208,7 +208,14 @@ def fit_critic(
     """
     training = training or Training()
     adapted, points = model_and_points(model, x, device=device)
-    points, held_out = _with_held_out(adapted, points, validation, training, seed)
+    if validation is not None:
+        held_out = scored(adapted, validation, name="validation").to(device=points.x.device)
+        if held_out.dim != points.dim:
+            raise InputError(f"validation has {held_out.dim} dimensions, x has {points.dim}")
+    elif watches(training, staging):
+        points, held_out = hold_out(points, seed=seed)
+    else:
+        held_out = None
     (critic,) = fit_critics(
         adapted,
         points.alone(),
@@ -216,7 +223,7 @@ def fit_critic(
         staging=staging,
         network=ModuleNetwork(network) if isinstance(network, nn.Module) else network,
         training=training,
-        validation=held_out,
+        validation=None if held_out is None else held_out.alone(),
         standardize=standardize,
         callbacks=callbacks,
         checkpoint=checkpoint,
@@ -237,23 +244,28 @@ def fit_critics(
     callbacks: Sequence[Callback] | None = None,
     checkpoint: str | Path | None = None,
 ) -> list[Critic]:
-    """One critic per dataset of a stack (r, n, d), trained in one bank, each in a frame of its own."""
+    """One critic per dataset of a stack (r, n, d), trained in one bank, each in a frame of its own.
+
+    Args:
+        validation: points not trained on, (r, m, d), for the monitor.
+    """
     training = training or Training()
     frames = [
         model_frame(model, points, seed=seed) if standardize else Frame.identity(points.dim)
         for points, seed in zip(datasets.each(), seeds, strict=True)
     ]
-    inside = ScoredPoints.stack(
-        [frame.enter(points) for frame, points in zip(frames, datasets.each(), strict=True)]
-    )
-    held_out = None if validation is None else always(frames[0].enter(validation))
+
+    def inside(sets: ScoredPoints) -> ScoredPoints:
+        pairs = zip(frames, sets.each(), strict=True)
+        return ScoredPoints.stack([frame.enter(points) for frame, points in pairs])
+
     fitted = fit_bank(
-        inside,
+        inside(datasets),
         staging=staging,
         seeds=seeds,
         network=network,
         training=training,
-        yardsticks=Yardsticks(validation=held_out),
+        yardsticks=Yardsticks(validation=None if validation is None else always(inside(validation))),
         callbacks=[ProgressBar("training critics")] if callbacks is None else callbacks,
         checkpoint=checkpoint,
     )
@@ -261,18 +273,13 @@ def fit_critics(
     return [Critic(fitted[t : t + 1], frame, model) for t, frame in enumerate(frames)]
 
 
-def _with_held_out(
-    model: Model | None, points: ScoredPoints, validation: PointsLike | None, training: Training, seed: int
-) -> tuple[ScoredPoints, ScoredPoints | None]:
-    """Points to train on, and points for the monitor: given ones, or a part of x where they are needed."""
-    if validation is not None:
-        held_out = scored(model, validation, name="validation").to(device=points.x.device)
-        if held_out.dim != points.dim:
-            raise InputError(f"validation has {held_out.dim} dimensions, x has {points.dim}")
-        return points, held_out
-    if training.selection != "monitor":
-        return points, None
+def hold_out(points: ScoredPoints, *, seed: int, in_order: bool = False) -> tuple[ScoredPoints, ScoredPoints]:
+    """Points to train on, and a fifth for the monitor: of rows in time order the last."""
     held = max(1, round(_HELD_OUT * len(points)))
+    if held >= len(points):
+        raise InputError(f"{len(points)} point is too few to hold any out for the monitor: pass validation=")
+    if in_order:
+        return points[:-held], points[-held:]
     train, held_out = points.split([len(points) - held, held], seed=derive(seed, "validation"))
     return train, held_out
 

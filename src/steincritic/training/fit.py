@@ -19,8 +19,8 @@ from steincritic.data.points import ScoredPoints
 from steincritic.engine import one_thread, threads_that_help
 from steincritic.errors import InputError, check_choice, check_count, check_positive
 from steincritic.files import rebuilding, taken
-from steincritic.rng import Streams
-from steincritic.shapes import PerMember
+from steincritic.rng import Streams, derive
+from steincritic.shapes import BankPoints, PerMember
 from steincritic.training import checkpoint as checkpoints
 from steincritic.training.fitted import FittedBank, History
 from steincritic.training.objective import Gap, monitor
@@ -33,6 +33,11 @@ _SMALL = 2**17  # numbers in the widest array of a step, up to which torch's thr
 _LANE = 5 * 2**15  # the same, of the members that one thread trains at a time
 _LOOK = 20  # epochs on a GPU between two looks at its losses
 Observer = Callable[[int, Bank, PerMember], None]
+_DIVERGENCES: dict[str, Callable[..., Tensor] | None] = {  # what draws the probes
+    "exact": None,
+    "gaussian": Streams.normals,
+    "rademacher": Streams.signs,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,9 +47,10 @@ class Training:
     Args:
         epochs, batch_size, learning_rate: Adam on mini-batches drawn without replacement.
         divergence: the trace in the loss: "exact", or one "gaussian" or "rademacher" probe per point;
-            "auto" is exact up to two dimensions and a Gaussian probe beyond, as in the paper. Outside
-            the loss the divergence is always exact.
+            "auto" is exact up to two dimensions and a Gaussian probe beyond, as in the paper.
         selection: which epoch makes the result: "last", or "monitor", that of the lowest monitor.
+        monitor: the trace in the monitor, "exact" or one probe per point, as in the paper's code. Tests
+            and witnesses always have the exact one.
         dtype: "float32" or "float64".
         tensor_cores: let a GPU round products in training to TF32; everything else stays full precision.
     """
@@ -54,6 +60,7 @@ class Training:
     learning_rate: float = 2e-3
     divergence: str = "auto"
     selection: str = "last"
+    monitor: str = "exact"
     dtype: str = "float32"
     tensor_cores: bool = True
 
@@ -61,8 +68,9 @@ class Training:
         check_count(self.epochs, name="epochs")
         check_count(self.batch_size, name="batch_size")
         check_positive(self.learning_rate, name="learning_rate")
-        check_choice(self.divergence, name="divergence", choices=("auto", "exact", "gaussian", "rademacher"))
+        check_choice(self.divergence, name="divergence", choices=("auto", *_DIVERGENCES))
         check_choice(self.selection, name="selection", choices=("last", "monitor"))
+        check_choice(self.monitor, name="monitor", choices=tuple(_DIVERGENCES))
         check_choice(self.dtype, name="dtype", choices=("float32", "float64"))
 
 
@@ -127,12 +135,27 @@ def fit_bank(
 
 def _check_yardsticks(stagings: Sequence[Staging], training: Training, yardsticks: Yardsticks) -> None:
     """Refuse at once what would lack its yardstick after the first epoch."""
-    watched = {getattr(staging, "on", None) for staging in stagings}
-    if yardsticks.validation is None and (training.selection == "monitor" or "monitor" in watched):
+    if yardsticks.validation is None and any(watches(training, staging) for staging in stagings):
         why = "selection" if training.selection == "monitor" else "adaptive staging"
         raise InputError(f"{why} by the monitor needs validation points: pass validation=")
-    if yardsticks.gap_p is None and "mse_p" in watched:
+    if yardsticks.gap_p is None and any(getattr(staging, "on", None) == "mse_p" for staging in stagings):
         raise InputError('adaptive staging on "mse_p" needs a known p: pass gap_p=')
+
+
+def monitor_probe(
+    kind: str, step: int, points: ScoredPoints, seeds: Sequence[int], like: Bank
+) -> BankPoints | None:
+    """Counted as those of the loss, so that a monitor can be had again from a critic of that step."""
+    draw = _DIVERGENCES[kind]
+    if draw is None:
+        return None
+    streams = Streams.from_seeds([derive(seed, "monitor") for seed in seeds], device=like.device)
+    return draw(streams, step, tuple(points.x.shape[-2:]), like.dtype)
+
+
+def watches(training: Training, staging: Staging) -> bool:
+    """Does such a training look at the monitor, and so need points that it is not trained on?"""
+    return training.selection == "monitor" or getattr(staging, "on", None) == "monitor"
 
 
 class _Run:
@@ -213,8 +236,8 @@ class _Run:
         kind = self.training.divergence
         if kind == "auto":
             kind = "exact" if self.points.dim <= 2 else "gaussian"
-        draws = {"gaussian": Streams.normals, "rademacher": Streams.signs}
-        draw: Draw | None = None if kind == "exact" else partial(draws[kind], dtype=self.dtype)
+        probes = _DIVERGENCES[kind]
+        draw: Draw | None = None if probes is None else partial(probes, dtype=self.dtype)
         streams = Streams.from_seeds(self.seeds, device=device)
         return Lanes(
             [
@@ -264,8 +287,9 @@ class _Run:
         member = self.bank[k : k + 1]
         lam = torch.tensor([self.stages[k].lam], dtype=self.dtype, device=self.bank.device)
         if quantity == "monitor" and self.yardsticks.validation is not None:
-            points = self.yardsticks.validation(step)  # shared (n, d) or own (e, n, d)
-            return float(monitor(member, points if points.x.ndim == 2 else points.sets(slice(k, k + 1)), lam))
+            points = self.yardsticks.validation(step)  # shared (n, d) or one set a member (e, n, d)
+            points = points if points.x.ndim == 2 else points.sets(slice(k, k + 1))
+            return float(monitor(member, points, lam, self._probe(step, points, slice(k, k + 1))))
         if quantity == "mse_p" and self.yardsticks.gap_p is not None:
             return float(self.yardsticks.gap_p(step).error(member, lam))
         raise InputError(f"a staging asked for {quantity!r}, and nothing to measure it with was passed")
@@ -273,7 +297,8 @@ class _Run:
     def _measure_epoch(self, epoch: int) -> dict[str, Tensor]:
         row: dict[str, Tensor] = {}
         if self.yardsticks.validation is not None:
-            row["monitor"] = monitor(self.bank, self.yardsticks.validation(0), self.lam)
+            points, step = self.yardsticks.validation(0), (epoch + 1) * self.steps_per_epoch
+            row["monitor"] = monitor(self.bank, points, self.lam, self._probe(step, points, slice(None)))
         if self.yardsticks.gap_q is not None:
             row["mse_q"] = self.yardsticks.gap_q.error(self.bank, self.lam)
         if self.yardsticks.gap_p is not None:
@@ -284,6 +309,10 @@ class _Run:
             for name, value in {**self.best.parameters, **self.best_numbers}.items():
                 value[better] = current[name][better]
         return row
+
+    def _probe(self, step: int, points: ScoredPoints, members: slice) -> BankPoints | None:
+        """Of some members' monitor after so many steps."""
+        return monitor_probe(self.training.monitor, step, points, self.seeds[members], self.bank)
 
     def _is_due(self, epoch: int) -> bool:
         """Is it time to look at the numbers? On a GPU it would wait for each look."""

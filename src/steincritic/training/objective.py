@@ -32,10 +32,14 @@ def loss_of(score: BankPoints, f: BankPoints, div_f: BankPerPoint, lam: PerMembe
     return Loss(stein=stein_values(score, f, div_f).mean(-1), penalty=0.5 * lam * (f * f).sum(-1).mean(-1))
 
 
-def monitor(bank: Bank, points: ScoredPoints, lam: PerMember) -> PerMember:
-    """2λ L_λ on points not trained on: MSE_p up to a constant, [repasky2023] eq. (17)."""
+def monitor(bank: Bank, points: ScoredPoints, lam: PerMember, probe: BankPoints | None = None) -> PerMember:
+    """2λ L_λ on points not trained on: MSE_p up to a constant, [repasky2023] eq. (17).
+
+    Args:
+        probe: (e, n, d), one a point to estimate the divergence by; it is exact without.
+    """
     points = points.to(dtype=bank.dtype, device=bank.device)
-    f, div_f = bank.field_and_divergence(points.x)
+    f, div_f = bank.field_and_divergence(points.x, probe)
     return 2 * lam * loss_of(points.score, f, div_f, lam).total
 
 
