@@ -21,10 +21,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "type": Path,
         "help": "folder of record, table, figures; results/NAME (out/NAME when tiny)",
     },
-    "--resume": {
-        "type": Path,
-        "help": "checkpoint of training, continued from if it is there",
-    },
     "--engine": {
         "choices": ("serial", "local", "dask"),
         "default": "serial",
@@ -65,7 +61,6 @@ def _reproduce(asked: argparse.Namespace) -> int:
         device=device,
         seed=asked.seed,
         callbacks=[ProgressBar(f"training, {asked.name}")],
-        checkpoint=asked.resume,
         jobs=folder / "jobs",
         engine=asked.engine,
         address=asked.address,

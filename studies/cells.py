@@ -30,10 +30,11 @@ from functools import wraps
 from typing import Any, TypeVar
 
 import torch
+from torch import Tensor
 
 from steincritic import IMQ, RBF, Combined, CrossFit, GofTest, Ksd, KsdAgg, Rate, Split, Training
 from steincritic.lenses import Critics
-from studies.baselines import Fssd
+from studies.record import hardware
 from studies.study import Context, Outcome
 
 Row = dict[str, Any]
@@ -86,8 +87,8 @@ def counted(count: Callable[[C], Row | list[Row]]) -> Callable[[C], Row]:
         start = time.perf_counter()
         counts = count(cell)
         rows = counts if isinstance(counts, list) else [counts]
-        device = torch.cuda.get_device_name() if cell.device.startswith("cuda") else "CPU"
-        common = {"seconds": (time.perf_counter() - start) / len(rows), "device": device}
+        seconds = (time.perf_counter() - start) / len(rows)
+        common = {"seconds": seconds, "device": hardware(cell.device)}
         return {"rows": [row | common for row in rows]}
 
     return job
@@ -119,10 +120,15 @@ def rates(
 
     def run(config: P, context: Context) -> Outcome:
         rows = swept(count, config, context)
-        seconds = {"jobs": sum(row["seconds"] for row in rows)}  # also of those that were kept
-        return Outcome({"rows": joined(rows, by) if by else rows} | (more(config) if more else {}), seconds)
+        return of_jobs({"rows": joined(rows, by) if by else rows} | (more(config) if more else {}), rows)
 
     return run
+
+
+def of_jobs(results: Row, rows: Sequence[Row]) -> Outcome:
+    """Results with the seconds and the hardware of the jobs that gave these rows, also of kept ones."""
+    seconds, hardware = sum(row["seconds"] for row in rows), {row["device"] for row in rows}
+    return Outcome(results, {"jobs": seconds}, tuple(sorted(hardware)))
 
 
 def joined(rows: Iterable[Row], by: Sequence[str]) -> list[Row]:
@@ -147,6 +153,20 @@ def measured(rate: Rate) -> Row:
     return {"rejections": rate.rejections, "trials": rate.trials, "power": rate.value, "interval": ends}
 
 
+def spread(values: Iterable[float] | Tensor) -> Row:
+    """Mean over replicas with standard deviation and standard error, and the values themselves."""
+    numbers = (
+        values.double().cpu() if isinstance(values, Tensor) else torch.tensor([*values], dtype=torch.float64)
+    )
+    sd = float(numbers.std())
+    return {
+        "mean": float(numbers.mean()),
+        "sd": sd,
+        "se": sd / len(numbers) ** 0.5,
+        "values": numbers.tolist(),
+    }
+
+
 def tests(*, tiny: bool = False, draws: int = 499) -> dict[str, GofTest]:
     """What the names in tables of power and level stand for, where models can be sampled."""
     training = Training(epochs=6) if tiny else Training()
@@ -159,7 +179,6 @@ def tests(*, tiny: bool = False, draws: int = 499) -> dict[str, GofTest]:
         SELECTED: Ksd(kernel=RBF(factor=2**-4), draws=draws),
         "KSD, IMQ median": Ksd(kernel=IMQ(scale="median"), draws=draws),
         "aggregated KSD": KsdAgg(draws=draws),
-        "FSSD": Fssd(draws=draws, steps=5 if tiny else 100),
     }
 
 

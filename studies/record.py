@@ -62,19 +62,22 @@ def load_sealed(path: Path) -> dict[str, Any]:
     return content
 
 
+def hardware(device: torch.device | str) -> str:
+    """In words that name no machine."""
+    if torch.device(device).type == "cuda":
+        return torch.cuda.get_device_name(device)
+    about = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    names = [line.split(":")[1].strip() for line in about.splitlines() if line.startswith("model name")]
+    return f"CPU, {(names or [platform.processor() or platform.machine()])[0]}"
+
+
 def environment(device: torch.device) -> dict[str, Any]:
-    """Versions and hardware, in words that name no machine."""
-    if device.type == "cuda":
-        hardware = torch.cuda.get_device_name(device)
-    else:
-        about = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
-        names = [line.split(":")[1].strip() for line in about.splitlines() if line.startswith("model name")]
-        hardware = f"CPU, {(names or [platform.processor() or platform.machine()])[0]}"
+    """Versions and hardware."""
     return {
         "python": platform.python_version(),
         "steincritic": package_version("steincritic"),
         "torch": torch.__version__,
         "numpy": package_version("numpy"),
-        "device": hardware,
+        "device": hardware(device),
         "threads": torch.get_num_threads(),
     }

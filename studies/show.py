@@ -204,7 +204,7 @@ def scheme_colors(rows: Sequence[Row]) -> list[tuple[Row, str]]:
     fixed = [row for row in rows if row["staging"]["decay"] == 1]
     staged = [row for row in rows if row["staging"]["decay"] != 1]
     blues = FIXED[-len(fixed) :] if fixed else []
-    return [*zip(fixed, blues, strict=True), *zip(staged, STAGED, strict=False)]
+    return [*zip(fixed, blues, strict=True), *zip(staged, STAGED[: len(staged)], strict=True)]
 
 
 def mean_curve(ax: "Axes", values: Mapping[str, list[float]], color: str, label: str) -> None:

@@ -27,7 +27,6 @@ class Context:
     device: torch.device
     seed: int = 0
     callbacks: Sequence[Callback] = ()
-    checkpoint: Path | None = None
     jobs: Path = Path("out/jobs")  # results of the jobs of a sweep
     engine: EngineName = "serial"
     address: str | None = None
@@ -39,10 +38,15 @@ class Context:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Results, and seconds by part; those of the whole run are measured in any case."""
+    """Results, and seconds by part; those of the whole run are measured where no part is of kept jobs.
+
+    Args:
+        hardware: what the jobs ran on, as they say themselves; that of the run without any.
+    """
 
     results: Mapping[str, Any]
     seconds: Mapping[str, float] = field(default_factory=dict)
+    hardware: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +54,6 @@ class Study:
     """A named study: its full configuration, a tiny one for tests, how to run either and how to show it.
 
     Args:
-        resumes: whether the run keeps a checkpoint of its training.
         run: takes a configuration and a context.
         table: the table in Markdown, from a record alone.
         figures: draws the figures of a record into a folder, and says which files they are; where there are
@@ -65,17 +68,11 @@ class Study:
     run: Callable[[Any, Context], Outcome]
     table: Callable[[Record], str]
     figures: Callable[[Record, Path], list[Path]] = lambda record, folder: []
-    resumes: bool = False
 
     def reproduce(self, folder: Path, context: Context | None, *, tiny: bool = False) -> list[Path]:
         """Leave record, table and figures; without a context, draw the record that is in the folder again."""
         path = folder / "record.json"
         if context is not None:
-            if context.checkpoint is not None and not self.resumes:
-                raise InputError(
-                    f"{self.name} keeps no checkpoint, so there is nothing for --resume; leave it out (jobs "
-                    f"of a sweep stay in {context.jobs} and are never run again)"
-                )
             self.record(context, tiny=tiny).save(path)
         record = Record.load(path)
         if record.name != self.name:
@@ -85,15 +82,16 @@ class Study:
     def record(self, context: Context, *, tiny: bool = False) -> Record:
         config, start = self.tiny if tiny else self.full, time.perf_counter()
         outcome = self.run(config, context)
-        seconds = {"total": time.perf_counter() - start, **outcome.seconds}
+        total = {} if outcome.hardware else {"total": time.perf_counter() - start}
+        where = environment(context.device)
         return Record(
             name=self.name,
             command=f"python -m studies {self.name}" + (" --tiny" if tiny else ""),
             config={"type": type(config).__name__, **vars(config)},
             seed=context.seed,
             results=outcome.results,
-            seconds=seconds,
-            environment=environment(context.device),
+            seconds={**total, **outcome.seconds},
+            environment=where | {"device": ", ".join(outcome.hardware) or where["device"]},
         )
 
     def show(self, record: Record, folder: Path) -> list[Path]:

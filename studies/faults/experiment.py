@@ -15,7 +15,7 @@ from steincritic.diagnosis.findings import Finding, find
 from steincritic.models import GaussianMixture
 from steincritic.rng import derive, generator
 from studies import show
-from studies.cells import Cell, Plan, Row, counted, swept
+from studies.cells import Cell, Plan, Row, counted, of_jobs, swept
 from studies.laws import normal, replaced
 from studies.record import Record
 from studies.show import LEVEL
@@ -51,14 +51,15 @@ class PlantedFaults(Plan):
 
 def run_planted(config: PlantedFaults, context: Context) -> Outcome:
     rows: dict[str, Row] = {kind: {} for kind, _, _ in config.counts}
-    for run in swept(diagnose, config, context):
+    runs = swept(diagnose, config, context)
+    for run in runs:
         for name, value in run["measured"].items():
             rows[run["kind"]].setdefault(name, []).append(value)
     results = {
         kind: {name: _summary(values) for name, values in rows[kind].items()} | {"n": n}
         for kind, n, _ in config.counts
     }
-    return Outcome({"rows": results, "fdr": FDR})
+    return of_jobs({"rows": results, "fdr": FDR}, runs)
 
 
 @counted
@@ -265,7 +266,7 @@ def run_sentences(config: Sentences, context: Context) -> Outcome:
                 "example": next((run["first"] for run in any_said), ""),
             }
         )
-    return Outcome({"rows": rows})
+    return of_jobs({"rows": rows}, runs)
 
 
 @counted

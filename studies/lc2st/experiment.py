@@ -1,7 +1,7 @@
 """Rejections of draws of neural posteriors, by scores alone, beside what L-C2ST found in the same draws."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -149,7 +149,7 @@ def run(config: Lc2st, context: Context) -> Outcome:
         z = torch.tensor([value for part in context.sweep(moments, cells) for value in part["z"]])
         rms, largest = float(z.square().mean().sqrt()), float(z.abs().max())
         z_of[task] = {"count": len(z), "rms": rms, "largest": largest}
-    return Outcome({**outcome.results, "moments": z_of}, outcome.seconds)
+    return replace(outcome, results={**outcome.results, "moments": z_of})
 
 
 def rate_of(row: Row) -> Rate:

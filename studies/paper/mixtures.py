@@ -1,8 +1,8 @@
-"""The paper's Gaussian mixtures: every scheme and replica of a table in one bank, and adaptive staging."""
+"""The paper's Gaussian mixtures: all replicas of a scheme in one bank, and adaptive staging."""
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -11,16 +11,16 @@ from torch import Tensor
 from steincritic import MLP, Adaptive, ScoredPoints, Staged, Training, fit_bank, fixed
 from steincritic.data import Problem, problem
 from steincritic.rng import derive
-from steincritic.training import FittedBank, Gap, Staging, Yardsticks, always
-from steincritic.training.checkpoint import Checkpoint
-from studies.cells import measured
+from steincritic.training import FittedBank, Gap, Yardsticks
+from studies.cells import Row, measured, spread
 from studies.paper.figures import adaptive_table, draw_adaptive, draw_mixture, mixture_table
-from studies.paper.power import CEILINGS, SplitPower, ceiling, split_power
+from studies.paper.power import CEILINGS, SplitPower, ceiling, split_powers
 from studies.paper.published import GM_2D, GM_10D, GM_25D, Published
+from studies.paper.selection import AFTER, Epochs, replica_seeds
+from studies.record import hardware
 from studies.study import Context, Outcome, Study
 
 _TRAINING = Training(epochs=60, batch_size=200, learning_rate=1e-3)
-_MONITORED = replace(_TRAINING, selection="monitor")
 _DRAWN = "staged 0.90"  # the scheme whose field is drawn
 
 
@@ -30,53 +30,17 @@ class Schemes:
 
     problem: str
     schemes: Mapping[str, Staged | Adaptive]  # by the table's row names
-    training: Training
+    training: Training = _TRAINING
     replicas: int = 10
     trained: int = 2000
     measured: int = 20_000  # points of MSE_q, and of all that is drawn afresh
     width: int = 512
-
-    def pair(self, context: Context) -> Problem:
-        return problem(self.problem).to(context.device, torch.float32)
-
-    def seeds(self, context: Context) -> list[int]:
-        return [derive(context.seed, "replica", r) for r in range(self.replicas)]
-
-    def sets(self, pair: Problem, n: int, name: str, context: Context) -> ScoredPoints:
-        """Data of every replica, for all schemes."""
-        x = torch.stack([pair.data.sample(n, seed=derive(s, name)) for s in self.seeds(context)])
-        return ScoredPoints(x, pair.model.score(x)).repeat(len(self.schemes))
-
-    def fit(self, pair: Problem, context: Context, **yardsticks: Any) -> FittedBank:
-        x = pair.model.sample(self.measured, seed=derive(context.seed, "mse"))
-        stagings: list[Staging] = [s for s in self.schemes.values() for _ in range(self.replicas)]
-        return fit_bank(
-            self.sets(pair, self.trained, "train", context),
-            staging=stagings,
-            seeds=[derive(s, "critic") for s in self.seeds(context)] * len(self.schemes),
-            network=MLP(hidden=(self.width, self.width)),
-            training=self.training,
-            yardsticks=Yardsticks(gap_q=Gap(x, pair.gap(x)), **yardsticks),
-            callbacks=context.callbacks,
-            checkpoint=Checkpoint(context.checkpoint, 60.0) if context.checkpoint else None,
-        )
-
-    def rows(self, fitted: FittedBank, curves: tuple[str, ...]) -> list[tuple[slice, dict[str, Any]]]:
-        """The members of each scheme, and what a record says of it in any case."""
-        rows = []
-        for k, (name, staging) in enumerate(self.schemes.items()):
-            members = slice(k * self.replicas, (k + 1) * self.replicas)
-            history = {key: fitted.history[key][:, members] for key in curves}
-            means = {key: {"mean": v.mean(1), "sd": v.std(1)} for key, v in history.items()}
-            rows.append((members, {"scheme": name, "staging": staging, "curves": means}))
-        return rows
 
 
 @dataclass(frozen=True, kw_only=True)
 class MixtureTable(Schemes):
     """[repasky2023] section 6.1.2."""
 
-    training: Training = _MONITORED
     published: Mapping[str, Published]
     tested: int  # points of one test
     validated: int = 1000
@@ -84,59 +48,6 @@ class MixtureTable(Schemes):
     draws: int = 500
     pool: int = 50
     field_epochs: tuple[int, ...] = ()  # at which the field of a critic is drawn
-
-
-def run(config: MixtureTable, context: Context) -> Outcome:
-    pair = config.pair(context)
-    validation = always(config.sets(pair, config.validated, "validation", context))
-    fitted = config.fit(pair, context, validation=validation)
-    start = time.perf_counter()
-    ways = {"exact": SplitPower(n=config.tested, runs=config.runs, draws=config.draws, pool=config.pool)}
-    if pair.dim > 2:  # the paper, too, is exact up to two dimensions
-        ways["stochastic"] = replace(ways["exact"], probe=True)
-    powers: dict[str, Tensor] = {}
-    for way, power in ways.items():
-        rates = split_power(fitted, pair.data, pair.model, power, seed=context.seed)
-        powers[way] = torch.tensor([rate.value for rate in rates], dtype=torch.float64)
-    rows = []
-    for members, row in config.rows(fitted, ("mse_q",)):
-        stop = fitted.history["monitor"][:, members].argmin(0)  # (replicas,)
-        mse_q = fitted.history["mse_q"][:, members].gather(0, stop[None])[0]
-        row |= {
-            "published": config.published[row["scheme"]],
-            "power_exact": _spread(powers["exact"][members]),
-            "power_stochastic": _spread(powers["stochastic"][members]) if "stochastic" in powers else None,
-            "mse_q": _spread(mse_q),
-            "stopping_epoch": _spread(stop + 1),
-        }
-        rows.append(row)
-    ceilings = {name: measured(ceiling(name, pair, ways["exact"], seed=context.seed)) for name in CEILINGS}
-    results: dict[str, Any] = {"rows": rows, "ceilings": ceilings}
-    seconds = {**fitted.seconds, "power": time.perf_counter() - start}
-    if config.field_epochs:
-        results["fields"] = _fields(config, pair, context)
-    return Outcome(results, seconds)
-
-
-def _spread(values: Tensor) -> dict[str, Any]:
-    """Mean over replicas with standard deviation and standard error, and the values themselves."""
-    values = values.double().cpu()
-    sd = float(values.std())
-    return {"mean": float(values.mean()), "sd": sd, "se": sd / len(values) ** 0.5, "values": values}
-
-
-def _fields(config: MixtureTable, pair: Problem, context: Context) -> dict[str, Any]:
-    """The first replica's scaleless critic on a grid; the same training, stopped after some epochs."""
-    axis = torch.linspace(-2.5, 3.0, 18, device=context.device)
-    grid = torch.cartesian_prod(axis, axis)
-    alone = replace(config, schemes={_DRAWN: config.schemes[_DRAWN]}, replicas=1)
-    context = replace(context, callbacks=(), checkpoint=None)
-    critics = []
-    for epochs in config.field_epochs:
-        training = replace(config.training, epochs=epochs, selection="last")
-        fitted = replace(alone, training=training).fit(pair, context)
-        critics.append({"epochs": epochs, "field": fitted.field(grid)[0]})
-    return {"grid": grid, "optimal": pair.gap(grid), "critics": critics}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,26 +58,137 @@ class AdaptiveStaging(Schemes):
     trained: int = 4000
 
 
-def run_adaptive(config: AdaptiveStaging, context: Context) -> Outcome:
-    pair = config.pair(context)
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """All replicas of one scheme."""
 
+    config: Schemes
+    scheme: str
+    seed: int
+    device: str
+
+    @property
+    def pair(self) -> Problem:
+        return problem(self.config.problem).to(self.device, torch.float32)
+
+    @property
+    def replicas(self) -> list[int]:
+        return replica_seeds(self.seed, self.config.replicas)
+
+    def sets(self, n: int, name: str) -> ScoredPoints:
+        """Data of every replica."""
+        x = torch.stack([self.pair.data.sample(n, seed=derive(s, name)) for s in self.replicas])
+        return ScoredPoints(x, self.pair.model.score(x))
+
+    def fit(self, *, training: Training | None = None, **more: Any) -> FittedBank:
+        config, pair = self.config, self.pair
+        x = pair.model.sample(config.measured, seed=derive(self.seed, "mse"))
+        yardsticks = more.pop("yardsticks", {})
+        fitted = fit_bank(
+            self.sets(config.trained, "train"),
+            staging=config.schemes[self.scheme],
+            seeds=[derive(s, "critic") for s in self.replicas],
+            network=MLP(hidden=(config.width, config.width)),
+            training=training or config.training,
+            yardsticks=Yardsticks(gap_q=Gap(x, pair.gap(x)), **yardsticks),
+            **more,
+        )
+        fitted.require_success()
+        return fitted
+
+    def row(self, fitted: FittedBank, curves: tuple[str, ...]) -> Row:
+        """What a record says of the scheme in any case."""
+        history = {key: fitted.history[key] for key in curves}
+        means = {key: {"mean": v.mean(1).tolist(), "sd": v.std(1).tolist()} for key, v in history.items()}
+        staging = asdict(self.config.schemes[self.scheme])
+        return {"scheme": self.scheme, "staging": staging, "curves": means}
+
+
+def _rows(job: Callable[[Job], Row], config: Schemes, context: Context) -> Outcome:
+    common: dict[str, Any] = {"config": config, "seed": context.seed, "device": str(context.device)}
+    rows = context.sweep(job, [Job(scheme=name, **common) for name in config.schemes])
+    seconds = {part: sum(row["seconds"][part] for row in rows) for part in rows[0]["seconds"]}
+    return Outcome({"rows": rows}, seconds, tuple(sorted({row["device"] for row in rows})))
+
+
+# By name in the record: the rule of `Epochs.chosen`, the monitor, and the divergences of the test.
+_WAYS = {
+    "exact monitor": ("lowest monitor", "exact", ("exact", "probed")),
+    "probed monitor": ("lowest monitor", "probed", ("probed",)),
+    "common epoch": ("common epoch", "probed", ("probed",)),
+}
+
+
+def _table_row(job: Job) -> Row:
+    """Error and power of the critics at the epochs that each rule chooses."""
+    config, dim = job.config, job.pair.dim
+    assert isinstance(config, MixtureTable)
+    steps = -(-config.trained // config.training.batch_size)
+    seeds = [derive(s, "critic") for s in job.replicas]
+    epochs = Epochs(job.sets(config.validated, "validation"), seeds, steps)
+    fitted = job.fit(observers=[epochs])
+    start, exact_only = time.perf_counter(), dim <= 2  # as the paper is there
+    names = [name for name in _WAYS if not (exact_only and name == "probed monitor")]
+    chosen = {n: epochs.chosen(_WAYS[n][0], "exact" if exact_only else _WAYS[n][1]) for n in names}
+    cases = [(n, way) for n in names for way in (("exact",) if exact_only else _WAYS[n][2])]
+    test = SplitPower(n=config.tested, runs=config.runs, draws=config.draws, pool=config.pool)
+    ways = [(epochs.at(chosen[n], fitted), way == "probed") for n, way in cases]
+    powers = split_powers(ways, job.pair.data, job.pair.model, test, seed=derive(job.seed, "power"))
+    rules: dict[str, Row] = {}
+    for n in names:
+        mse_q = fitted.history["mse_q"].gather(0, chosen[n][None] - 1)[0]
+        rules[n] = {"epoch": spread(chosen[n]), "mse_q": spread(mse_q), "power": {}}
+    for (n, way), rates in zip(cases, powers, strict=True):
+        rules[n]["power"][way] = spread(rate.value for rate in rates)
+    row = job.row(fitted, ("mse_q",)) | {"published": asdict(config.published[job.scheme]), "rules": rules}
+    row["stopping_before_20"] = int((epochs.lowest("probed") <= AFTER).sum())
+    seconds = {**fitted.seconds, "power": time.perf_counter() - start}
+    return row | {"seconds": seconds, "device": hardware(job.device)}
+
+
+def run(config: MixtureTable, context: Context) -> Outcome:
+    outcome = _rows(_table_row, config, context)
+    job = Job(config=config, scheme=next(iter(config.schemes)), seed=context.seed, device=str(context.device))
+    test = SplitPower(n=config.tested, runs=config.runs, draws=config.draws, pool=config.pool)
+    ceilings = {name: measured(ceiling(name, job.pair, test, seed=context.seed)) for name in CEILINGS}
+    results = {**outcome.results, "ceilings": ceilings}
+    if config.field_epochs:
+        results["fields"] = _fields(replace(job, scheme=_DRAWN), config)
+    return replace(outcome, results=results)
+
+
+def _fields(job: Job, config: MixtureTable) -> dict[str, Any]:
+    """The first replica's scaleless critic on a grid; the same training, stopped after some epochs."""
+    axis = torch.linspace(-2.5, 3.0, 18, device=job.device)
+    grid = torch.cartesian_prod(axis, axis)
+    alone = replace(job, config=replace(config, replicas=1))
+    critics = []
+    for epochs in config.field_epochs:
+        fitted = alone.fit(training=replace(config.training, epochs=epochs))
+        critics.append({"epochs": epochs, "field": fitted.field(grid)[0]})
+    return {"grid": grid, "optimal": job.pair.gap(grid), "critics": critics}
+
+
+def _adaptive_row(job: Job) -> Row:
     def draws(step: int) -> Tensor:
-        return pair.data.sample(config.measured, seed=derive(context.seed, "validation", step))
+        return job.pair.data.sample(job.config.measured, seed=derive(job.seed, "validation", step))
 
     def validation(step: int) -> ScoredPoints:
         x = draws(step)
-        return ScoredPoints(x, pair.model.score(x))
+        return ScoredPoints(x, job.pair.model.score(x))
 
     def gap_p(step: int) -> Gap:
         x = draws(step)
-        return Gap(x, pair.gap(x))
+        return Gap(x, job.pair.gap(x))
 
-    fitted = config.fit(pair, context, validation=validation, gap_p=gap_p)
-    rows = []
-    for members, row in config.rows(fitted, ("mse_p", "mse_q", "lam")):
-        lowest = {key: _spread(fitted.history[key][:, members].min(0).values) for key in ("mse_p", "mse_q")}
-        rows.append(row | {"lowest": lowest})
-    return Outcome({"rows": rows}, fitted.seconds)
+    fitted = job.fit(yardsticks={"validation": validation, "gap_p": gap_p})
+    lowest = {key: spread(fitted.history[key].min(0).values) for key in ("mse_p", "mse_q")}
+    row = job.row(fitted, ("mse_p", "mse_q", "lam"))
+    return row | {"lowest": lowest, "seconds": dict(fitted.seconds), "device": hardware(job.device)}
+
+
+def run_adaptive(config: AdaptiveStaging, context: Context) -> Outcome:
+    return _rows(_adaptive_row, config, context)
 
 
 def _staged(initial: float, floor: float, *decays: float) -> dict[str, Staged]:
@@ -198,7 +220,6 @@ _25D = MixtureTable(
     tested=500,
 )
 _ADAPTIVE = AdaptiveStaging(
-    training=_TRAINING,
     schemes=_fixed("1e-3", "4e-3", "1.6e-2")
     | _staged(0.3, 5e-4, 0.85)
     | {
@@ -229,7 +250,6 @@ def _study(dim: int, config: MixtureTable, takes: str) -> Study:
         name=f"gm-{dim}d",
         title=f"Gaussian mixture in {dim} dimensions",
         takes=f"{takes} on two cores",
-        resumes=True,
         full=config,
         tiny=tiny,
         run=run,
@@ -245,7 +265,6 @@ ADAPTIVE = Study(
     name="adaptive",
     title="Adaptive staging in 25 dimensions",
     takes="13 seconds on an H200, much longer on two cores",
-    resumes=True,
     full=_ADAPTIVE,
     tiny=replace(
         _ADAPTIVE,

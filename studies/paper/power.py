@@ -1,10 +1,11 @@
 """The paper's way of measuring power, and the best critic there is, where p is known."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
+from torch import Tensor
 
 from steincritic import Rate, ScoredPoints
 from steincritic.data import Problem
@@ -17,7 +18,7 @@ from steincritic.training import FittedBank
 from studies.show import LEVEL
 
 CEILINGS = ("optimal critic", "likelihood ratio")
-Witness = Callable[[ScoredPoints, int], PerPoint]
+Witness = Callable[[ScoredPoints, int], Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,45 +47,64 @@ def split_power(
     fitted: FittedBank, data: SamplingModel, model: SamplingModel, config: SplitPower, *, seed: int
 ) -> list[Rate]:
     """The rejection rate of every critic of a bank, on data that it was not trained on."""
-    bank = fitted.bank
+    (rates,) = split_powers([(fitted, config.probe)], data, model, config, seed=seed)
+    return rates
 
-    def witness(k: int, points: ScoredPoints, stream: int) -> PerPoint:
+
+def split_powers(
+    ways: Sequence[tuple[FittedBank, bool]],
+    data: SamplingModel,
+    model: SamplingModel,
+    config: SplitPower,
+    *,
+    seed: int,
+) -> list[list[Rate]]:
+    """The same of several banks, with a probe or without; critic k of each has the same data and draws."""
+
+    def witness(k: int, points: ScoredPoints, stream: int) -> Tensor:
+        bank = ways[0][0].bank
         points = points.to(dtype=bank.dtype, device=bank.device)
         probe = None
-        if config.probe:
+        if any(probed for _, probed in ways):
             streams = Streams.from_seeds([stream], device=bank.device)
             probe = streams.normals(0, tuple(points.x.shape), bank.dtype)
-        return fitted[k : k + 1].witness(points, probe)[0]
+        values = [fitted[k : k + 1].witness(points, probe if probed else None) for fitted, probed in ways]
+        return torch.cat(values)
 
-    return [
-        mean_power(partial(witness, k), data, model, config, seed=derive(seed, "power", k))
-        for k in range(len(fitted))
+    rates = [
+        mean_powers(partial(witness, k), data, model, config, seed=derive(seed, "power", k))
+        for k in range(len(ways[0][0]))
     ]
+    return [list(of_way) for of_way in zip(*rates, strict=True)]
 
 
-def mean_power(
+def mean_powers(
     witness: Witness, data: SamplingModel, model: SamplingModel, config: SplitPower, *, seed: int
-) -> Rate:
-    """The rejection rate of the test whose statistic is the mean of a given function of the points.
+) -> list[Rate]:
+    """The rejection rates of tests whose statistics are means of given functions of the points.
 
     Args:
-        witness: (points, seed) -> one value per point; the seed is for what randomness it has.
+        witness: (points, seed) -> one value per function and point; the seed is for what randomness it has.
     """
     n, runs, draws = config.n, config.runs, config.draws
 
-    def values(source: SamplingModel, count: int, name: str) -> PerPoint:
+    def values(source: SamplingModel, count: int, name: str) -> Tensor:
         x = source.sample(count, seed=derive(seed, name))
         return witness(ScoredPoints(x, model.score(x)), derive(seed, name, "probe"))
 
-    observed = values(data, runs * n, "data").view(runs, n).mean(-1)
+    observed = values(data, runs * n, "data").unflatten(-1, (runs, n)).mean(-1)
     if config.fresh:
-        null = fresh_monte_carlo(lambda count, part: values(model, count, f"null {part}"), n, draws=draws)
+
+        def alone(count: int, part: int) -> PerPoint:
+            return values(model, count, f"null {part}")[0]
+
+        null = fresh_monte_carlo(alone, n, draws=draws)[None, None]
     else:
         pool = values(model, config.pool * n, "pool")
         source = Source(seed, "bootstrap", device=pool.device)
-        null = pooled_bootstrap(pool, n, draws=runs * draws, source=source).view(runs, draws)
-    pvalues = ((null >= observed[:, None]).sum(-1) + 1) / (draws + 1)
-    return Rate(int((pvalues <= LEVEL).sum()), runs)
+        null = pooled_bootstrap(pool, n, draws=runs * draws, source=source).unflatten(-1, (runs, draws))
+    pvalues = ((null >= observed[..., None]).sum(-1) + 1) / (draws + 1)
+    return [Rate(int(count), runs) for count in (pvalues <= LEVEL).sum(-1)]
 
 
 @torch.no_grad()
@@ -99,7 +119,9 @@ def ceiling(name: str, pair: Problem, config: SplitPower, *, seed: int) -> Rate:
     if name == "likelihood ratio":
         config = replace(config, fresh=True)
 
-    def witness(points: ScoredPoints, seed: int) -> PerPoint:
-        return pair.log_likelihood_ratio(points.x) if config.fresh else optimal_witness(pair, points)
+    def witness(points: ScoredPoints, seed: int) -> Tensor:
+        values = pair.log_likelihood_ratio(points.x) if config.fresh else optimal_witness(pair, points)
+        return values[None]
 
-    return mean_power(witness, pair.data, pair.model, config, seed=seed)
+    (rate,) = mean_powers(witness, pair.data, pair.model, config, seed=seed)
+    return rate

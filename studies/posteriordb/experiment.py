@@ -22,7 +22,7 @@ from steincritic.report.style import ACCENT, GRAY, INK
 from steincritic.rng import derive, generator
 from steincritic.shapes import Points
 from studies import show
-from studies.cells import Cell, Plan, Row, counted, joined, swept, tests_by_scores
+from studies.cells import Cell, Plan, Row, counted, joined, of_jobs, swept, tests_by_scores
 from studies.laws import stein_z
 from studies.posteriordb.database import FOLDER_VARIABLE, Posterior, posteriordb
 from studies.posteriordb.densities import DatabasePosterior, density, numbered, reference_points
@@ -112,7 +112,7 @@ def run(config: Database, context: Context) -> Outcome:
     ]
     posteriors = [Cell(problem=name, runs=1) for name in config.passed]
     results = {"planted": context.sweep(planted, faults), "posteriors": context.sweep(moments, posteriors)}
-    return Outcome({"rows": rows, **results}, {"jobs": sum(row["seconds"] for row in rows)})
+    return of_jobs({"rows": rows, **results}, rows)
 
 
 @counted

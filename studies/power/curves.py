@@ -1,29 +1,24 @@
-"""Power against sample size, bandwidth, split, staging and perturbation, in 50 dimensions and on the RBM."""
+"""Power against perturbation of the RBM, and by staging."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import torch
 
-from steincritic import RBF, Combined, CrossFit, GofTest, Ksd, Model, Split, Staged, fixed
+from steincritic import Combined, CrossFit, GofTest, Model, Split, Staged, fixed
 from steincritic.data import problem
 from steincritic.gof.power import trials_of
 from steincritic.models import random_rbm
 from steincritic.rng import Source, derive
 from steincritic.training.pacing import DEFAULT_STAGING
-from studies.cells import MEDIAN, SELECTED, Cell, Plan, Row, counted, measured, rates, tests
+from studies.cells import MEDIAN, Cell, Plan, Row, counted, measured, rates, tests
 from studies.laws import perturbed_draws
-from studies.paper.power import CEILINGS, SplitPower, ceiling
 from studies.power.figures import MIDDLE, draw_power, power_table, staging_table
 from studies.power.suggest import SuggestedSplit
-from studies.power.timings import timings
-from studies.study import Context, Outcome, Study
+from studies.study import Study
 
 _LARGE = 1500  # from this n on, trials are a quarter
-_FEW = {"FSSD": 100}  # trials of what is slow and saturates
 _MANY, _POOL = 400, 800  # from so many trials on, they share so many null runs, whose error counts too
-FACTORS = tuple(2.0**k for k in range(-6, 3))  # of the squared median distance
-SHARES = tuple(k / 10 for k in range(1, 10))  # of the points, to train on
 STAGINGS: dict[str, Staged | None] = {
     "auto": None,  # suggested from the data, by the rule of the study
     "0.5 to 0.001, by 0.80": Staged(initial=0.5, floor=1e-3, decay=0.80),  # the paper's, 10-D
@@ -53,9 +48,6 @@ def count_power(cell: Cell) -> Row:
         x = torch.cat([perturbed_draws(model, cell.size, count, cell.n, source) for count in sets])
     else:
         pair = problem(cell.problem).to(device, torch.float32)
-        if cell.method in CEILINGS:
-            config = SplitPower(n=cell.n, runs=cell.runs, draws=499)
-            return row | measured(ceiling(cell.method, pair, config, seed=cell.seed))
         seeds = [derive(cell.seed, "data", cell.n, t) for t in range(cell.runs)]
         model, x = pair.model, torch.stack([pair.data.sample(cell.n, seed=seed) for seed in seeds])
     test = tests_by_name(tiny=cell.tiny)[cell.method]
@@ -67,17 +59,15 @@ def count_power(cell: Cell) -> Row:
 
 
 def tests_by_name(*, tiny: bool) -> dict[str, GofTest]:
-    """The tests of all studies, kernels of other bandwidths, and splits that are trained otherwise."""
+    """The tests of all studies, and splits that are trained otherwise."""
     named = tests(tiny=tiny)
     split = named["split"]
     assert isinstance(split, Split)
-    kernels = {f"KSD at {factor:g}": Ksd(kernel=RBF(factor=factor), draws=split.draws) for factor in FACTORS}
-    shares = {f"split at {share:g}": replace(split, train=share) for share in SHARES}
     stagings: dict[str, GofTest] = {
         f"split with {name}": replace(split, staging=staging) if staging else SuggestedSplit(split)
         for name, staging in STAGINGS.items()
     }
-    return named | kernels | shares | stagings
+    return named | stagings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,8 +84,7 @@ class Curve:
         for n in self.sizes:
             for sigma in self.sigmas:
                 for method in self.methods:
-                    trials = min(self.trials, _FEW.get(method, self.trials))
-                    runs = trials if n < _LARGE else trials // 4
+                    runs = self.trials if n < _LARGE else self.trials // 4
                     yield Cell(problem=self.problem, method=method, n=n, size=sigma, runs=runs, gpu=True)
 
 
@@ -105,111 +94,44 @@ class PowerCurves(Plan):
 
     Args:
         published: power by place on the axis, by method.
-        timed: sample sizes at which one test of each method is timed, on the first curve's problem.
     """
 
     curves: tuple[Curve, ...]
     published: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    timed: tuple[int, ...] = ()
 
     def cells(self) -> Iterator[Cell]:
         for curve in self.curves:
             yield from curve.cells()
 
 
-def run(config: PowerCurves, context: Context) -> Outcome:
-    outcome = rates(count_power)(config, context)
-    timed = timings(config.curves[0].problem, config.timed, context)
-    return replace(outcome, results={**outcome.results, "published": config.published, "timings": timed})
-
-
-def _study(
-    name: str,
-    title: str,
-    takes: str,
-    *curves: Curve,
-    published: Mapping[str, Mapping[str, float]] | None = None,
-    timed: tuple[int, ...] = (),
-) -> Study:
-    short = [
-        replace(curve, sizes=(30,), sigmas=curve.sigmas[:2], methods=curve.methods[:3], trials=6)
-        for curve in curves
-    ]
-    full = PowerCurves(curves=curves, published=published or {}, timed=timed)
-    return Study(
-        name=name,
-        title=title,
-        takes=f"{takes} on an H200",
-        full=full,
-        tiny=replace(full, curves=tuple(short), timed=(), tiny=True),
-        run=run,
-        table=power_table,
-        figures=draw_power,
-    )
-
-
-_NEURAL = ("combined", "crossfit", "split")
-_KERNEL = (MEDIAN, SELECTED, "aggregated KSD")
-FIFTY_DIMENSIONS = _study(
-    "ksd-50d",
-    "Power and time in 50 dimensions",
-    "6 minutes",
-    Curve(
-        problem="gm-50d",
-        methods=(*_NEURAL, *_KERNEL, "FSSD", *CEILINGS),
-        sizes=(100, 200, 300, 500, 1000, 1500, 2500),
-    ),
-    timed=(100, 500, 1000, 2500),
-)
-FIFTY_DIMENSIONS_EASY = _study(
-    "ksd-50d-easy",
-    "Power in 50 dimensions, large difference",
-    "a minute",
-    Curve(
-        problem="gm-50d-easy",
-        methods=(*_NEURAL, *_KERNEL, *CEILINGS),
-        sizes=(100, 200, 300, 500, 1000),
-        trials=200,
-    ),
-)
-BANDWIDTH = _study(
-    "ksd-bandwidth",
-    "Power of the kernel test by bandwidth, 50 dimensions, n = 1500",
-    "20 seconds",
-    Curve(
-        problem="gm-50d",
-        methods=("split", "crossfit", *(f"KSD at {factor:g}" for factor in FACTORS)),
-        sizes=(1500,),
-    ),
-)
-SPLITS = _study(
-    "splits",
-    "Power by share of training points, 50 dimensions, n = 500",
-    "40 seconds",
-    Curve(
-        problem="gm-50d-easy",
-        methods=(*(f"split at {share:g}" for share in SHARES), SELECTED, "crossfit"),
-        sizes=(500,),
-    ),
-)
 _RBM = Curve(
     problem="rbm",
     methods=("combined", "crossfit", "aggregated KSD", "KSD, IMQ median", MEDIAN),
     sizes=(1000,),
     sigmas=(0.0, 0.01, MIDDLE, 0.03, 0.04),
 )
-RBM = _study(
-    "rbm-benchmark",
-    "Perturbed restricted Boltzmann machine, 50 visible and 40 hidden units",
-    "5 minutes",
-    _RBM,
-    replace(_RBM, sizes=(200, 400, 600, 800), sigmas=(MIDDLE,), trials=100),
+_BENCHMARK = PowerCurves(
+    curves=(_RBM, replace(_RBM, sizes=(200, 400, 600, 800), sigmas=(MIDDLE,), trials=100)),
     published={
         "aggregated KSD [schrab2022]": {"0": 0.07, "0.01": 0.345, "0.02": 0.995, "0.03": 1.0, "0.04": 1.0},
         "KSD, IMQ median [schrab2022]": {"0": 0.055, "0.01": 0.21, "0.02": 0.795, "0.03": 1.0, "0.04": 1.0},
         "LSD [schrab2022inc]": {"0": 0.03, "0.01": 0.10, "0.02": 0.61, "0.03": 0.96, "0.04": 1.0},
         "FSSD [schrab2022inc]": {"0": 0.02, "0.01": 0.09, "0.02": 0.48, "0.03": 0.71, "0.04": 0.99},
     },
+)
+_SHORT = [
+    replace(curve, sizes=(30,), sigmas=curve.sigmas[:2], methods=curve.methods[:3], trials=6)
+    for curve in _BENCHMARK.curves
+]
+RBM = Study(
+    name="rbm-benchmark",
+    title="Perturbed restricted Boltzmann machine, 50 visible and 40 hidden units",
+    takes="5 minutes on an H200",
+    full=_BENCHMARK,
+    tiny=replace(_BENCHMARK, curves=tuple(_SHORT), tiny=True),
+    run=rates(count_power, more=lambda config: {"published": config.published}),
+    table=power_table,
+    figures=draw_power,
 )
 # Does the suggested staging earn its place? Every staging has the same datasets, where power is not 0 or 1.
 _METHODS = tuple(f"split with {name}" for name in STAGINGS)

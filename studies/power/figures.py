@@ -1,20 +1,17 @@
-"""Tables and figures of the power curves, and of power by staging, drawn from their records."""
+"""Table and figures of the RBM benchmark, and the table of power by staging, drawn from their records."""
 
 from pathlib import Path
 
-import numpy as np
-
-from steincritic.report.style import ACCENT, GRAY, INK
+from steincritic.report.style import GRAY
 from studies import show
 from studies.cells import Row
-from studies.paper.power import CEILINGS
 from studies.record import Record
 from studies.show import LEVEL
 
 MIDDLE = 0.02  # the perturbation of the RBM at which n varies
 _POWER = "{:.3f} [{:.2f}, {:.2f}]"
 _SUGGESTED = "auto"  # among the stagings; all others are chosen by hand
-_COLUMNS = {"n": "n = {:g}", "sigma": "σ = {:g}", "method": "power at n = {:g}"}  # by what varies
+_COLUMNS = {"n": "n = {:g}", "sigma": "σ = {:g}"}  # by what varies
 
 
 def power_table(record: Record) -> str:
@@ -22,18 +19,13 @@ def power_table(record: Record) -> str:
     results = record.results
     parts = []
     for axis, rows in _groups(record):
-        field = "sigma" if axis == "sigma" else "n"
-        places = sorted(show.unique(rows, field))
+        places = sorted(show.unique(rows, axis))
         title = _COLUMNS[axis].format
-        parts.append(show.pivot(rows, {"method": "method"}, field, _power, columns=places, title=title))
-    if published := results.get("published"):
-        header = ["method", *(f"σ = {sigma}" for sigma in next(iter(published.values())))]
-        body = [[name, *(f"{power:g}" for power in curve.values())] for name, curve in published.items()]
-        parts.append("Published:\n\n" + show.markdown(header, body))
-    if results.get("timings"):
-        times = {part: f"{{{part}:.4f}}" for part in ("training", "statistic", "bootstrap")}
-        table = show.listing(results["timings"], {"n": "{n}", "method": "{method}", **times})
-        parts.append("Seconds of one test:\n\n" + table)
+        parts.append(show.pivot(rows, {"method": "method"}, axis, _power, columns=places, title=title))
+    published = results["published"]
+    header = ["method", *(f"σ = {sigma}" for sigma in next(iter(published.values())))]
+    body = [[name, *(f"{power:g}" for power in curve.values())] for name, curve in published.items()]
+    parts.append("Published:\n\n" + show.markdown(header, body))
     trials = sorted(show.unique(results["rows"], "trials"))
     datasets = f"{trials[0]} to {trials[-1]}" if len(trials) > 1 else f"{trials[0]}"
     return show.document(
@@ -49,59 +41,32 @@ def _power(row: Row) -> str:
 
 
 def _groups(record: Record) -> list[tuple[str, list[Row]]]:
-    """The rows by what varies among them: n, sigma, or the method alone."""
+    """The rows by what varies among them."""
     rows = record.results["rows"]
-    sizes = show.unique(rows, "n")
-    if len(show.unique(rows, "sigma")) == 1:
-        return [("method" if len(sizes) == 1 else "n", rows)]
-    by_sigma = [row for row in rows if row["n"] == max(sizes)]
+    by_sigma = [row for row in rows if row["n"] == max(show.unique(rows, "n"))]
     return [("sigma", by_sigma), ("n", [row for row in rows if row["sigma"] == MIDDLE])]
 
 
 def draw_power(record: Record, folder: Path) -> list[Path]:
-    paths = [_curves(axis, rows, folder) for axis, rows in _groups(record)]
-    if record.results.get("timings"):
-        paths.append(_time_figure(record, folder))
-    return paths
+    return [_curves(axis, rows, folder) for axis, rows in _groups(record)]
 
 
 def _curves(axis: str, rows: list[Row], folder: Path) -> Path:
     path, methods = folder / f"power-{axis}.png", show.unique(rows, "method")
     with show.picture(path, 6.4, 3.8) as ax:
-        if axis == "method":
-            power = np.array([row["power"] for row in rows])
-            ends = np.abs(np.array([row["interval"] for row in rows]).T - power)
-            ax.errorbar(range(len(rows)), power, yerr=ends, fmt="o", color=INK, capsize=2)
-            ax.set_xticks(range(len(rows)), methods, rotation=40, ha="right")
-        else:
-            for method in methods:
-                places = sorted((r for r in rows if r["method"] == method), key=lambda r: float(r[axis]))
-                style = ":" if method in CEILINGS else "-"
-                color = show.METHOD_COLORS.get(method, GRAY)
-                x, values = [row[axis] for row in places], [show.rate_of(row) for row in places]
-                show.curve(ax, x, values, color, linestyle=style, label=method)
-            show.legend_beside(ax)
+        for method in methods:
+            places = sorted((r for r in rows if r["method"] == method), key=lambda r: float(r[axis]))
+            x, values = [row[axis] for row in places], [show.rate_of(row) for row in places]
+            show.curve(ax, x, values, show.METHOD_COLORS.get(method, GRAY), label=method)
+        show.legend_beside(ax)
         if axis == "n":
             ticks = sorted(show.unique(rows, "n"))
             ax.set_xscale("log")
             ax.set_xticks(ticks, [str(n) for n in ticks])
             ax.minorticks_off()
         ax.axhline(LEVEL, color=GRAY, linewidth=0.7, linestyle="--")
-        label = {"n": "n", "sigma": "σ, perturbation of the weights", "method": ""}[axis]
+        label = {"n": "n", "sigma": "σ, perturbation of the weights"}[axis]
         ax.set(xlabel=label, ylabel="power at level 0.05", ylim=(0, 1.04))
-    return path
-
-
-def _time_figure(record: Record, folder: Path) -> Path:
-    rows, path = record.results["timings"], folder / "time.png"
-    colors = ("#e67e22", ACCENT, show.DARK, GRAY, "#8e44ad")
-    with show.picture(path, 6.4, 3.4) as ax:
-        for method, color in zip(show.unique(rows, "method"), colors, strict=True):
-            of_method = [row for row in rows if row["method"] == method]
-            total = [row["training"] + row["statistic"] + row["bootstrap"] for row in of_method]
-            ax.plot([row["n"] for row in of_method], total, "-o", markersize=3, color=color, label=method)
-        ax.set(xscale="log", yscale="log", xlabel="n", ylabel="seconds of one test")
-        show.legend_beside(ax)
     return path
 
 

@@ -13,7 +13,7 @@ from steincritic.data import problem, scored
 from steincritic.gof.betting import log_evalues, train_bettor, wealth_path
 from steincritic.models import SamplingModel
 from steincritic.rng import derive
-from studies.cells import Cell, Plan, Row, counted, swept
+from studies.cells import Cell, Plan, Row, counted, of_jobs, swept
 from studies.record import Record
 from studies.show import LEVEL, Columns, document, listing, rate_bound, shown
 from studies.study import Context, Outcome, Study
@@ -49,7 +49,7 @@ def run(config: Streams, context: Context) -> Outcome:
         raised = [alarm for alarm in delays if alarm is not None]
         row = {"method": "soft-rank", "kind": kind, "streams": len(delays), "alarms": len(raised)}
         rows.append(row | {"median_delay": median(raised) if raised else None})
-    return Outcome({"rows": rows, "level": LEVEL})
+    return of_jobs({"rows": rows, "level": LEVEL}, streams)
 
 
 @counted

@@ -24,7 +24,6 @@ def test_a_study_leaves_record_table_and_figures_and_redraws_them_to_the_byte(re
     for line, words in {
         "gm-1d --tiny --out shown": "record.json is there already",
         "gm-2d --redraw --out shown": "is a record of 'gm-1d', not of 'gm-2d'",
-        "gm-1d --tiny --resume c.safetensors": "keeps no checkpoint",
     }.items():
         code, _, err = reproduce(line)
         assert code == 2 and words in err and err.count("\n") == 1

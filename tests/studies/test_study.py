@@ -7,6 +7,7 @@ import torch
 
 from steincritic.errors import InputError
 from studies import NAMES, load_study
+from studies.paper.mixtures import Job
 from studies.paper.published import GM_2D, GM_10D, GM_25D
 from studies.record import Record
 from studies.study import Context
@@ -85,32 +86,44 @@ def test_the_record_of_another_study_is_refused(tmp_path):
         load_study("gm-2d").reproduce(tmp_path, None)
 
 
-def test_training_is_watched_and_resumed(tmp_path):
-    epochs, tiny = [], load_study("gm-10d").tiny
-    last = tiny.training.epochs
-    options = {
-        "checkpoint": tmp_path / "critics.safetensors",
-        "callbacks": [lambda epoch, of, row: epochs.append(epoch)],
-    }
-    first = tiny_record("gm-10d", tmp_path, **options)
-    assert epochs == list(range(last))
-    assert tiny_record("gm-10d", tmp_path, **options).results == first.results
-    assert 0 not in epochs[last:]  # the first epoch was not trained again
+def test_a_table_is_made_scheme_by_scheme_and_goes_on_where_it_was(tmp_path, monkeypatch):
+    first = tiny_record("gm-10d", tmp_path)
+    monkeypatch.setattr("studies.paper.mixtures.fit_bank", None)  # nothing is trained again
+    again = tiny_record("gm-10d", tmp_path)
+    assert again.results == first.results and again.seconds == first.seconds
+    assert "total" not in first.seconds  # which would be that of whoever gathers
     for row in first.results["rows"]:
-        for key in ("power_exact", "power_stochastic"):
-            assert len(row[key]["values"]) == tiny.replicas and 0 <= row[key]["mean"] <= 1
-        assert all(len(curve["mean"]) == last for curve in row["curves"].values())
+        ways = [power for rule in row["rules"].values() for power in rule["power"].values()]
+        assert len(ways) == 4 and all(0 <= power["mean"] <= 1 for power in ways)
+        assert len({*row["rules"]["common epoch"]["epoch"]["values"]}) == 1
+        assert all(len(curve["mean"]) == 4 for curve in row["curves"].values())
+
+
+def test_seconds_and_hardware_are_those_of_the_jobs(tmp_path, monkeypatch):
+    first = tiny_record("splits", tmp_path)
+    monkeypatch.setattr("studies.record.hardware", lambda device: "another machine")
+    again = tiny_record("splits", tmp_path)
+    assert again.environment["device"] == first.environment["device"] != "another machine"
+    assert again.seconds == first.seconds
+
+
+def test_a_kept_job_knows_its_device():
+    jobs = {
+        repr(Job(config=load_study("gm-2d").tiny, scheme="1e-3", seed=0, device=d)) for d in ("cpu", "cuda")
+    }
+    assert len(jobs) == 2
 
 
 @pytest.mark.parametrize(
-    ("study", "published", "scheme", "power", "mse_q"),
+    ("study", "published", "scheme", "power", "epoch", "mse_q"),
     [
-        ("gm-2d", GM_2D, "1e-1", 0.825, 0.021),
-        ("gm-10d", GM_10D, "staged 0.80", 0.928, 0.088),
-        ("gm-25d", GM_25D, "staged 0.85", 1.000, 0.190),
+        ("gm-2d", GM_2D, "1e-1", 0.825, 30, 0.021),
+        ("gm-10d", GM_10D, "staged 0.80", 0.928, 50, 0.088),
+        ("gm-25d", GM_25D, "staged 0.85", 1.000, 50, 0.190),
     ],
 )
-def test_published_numbers_are_those_of_the_papers_tables(study, published, scheme, power, mse_q):
-    assert (published[scheme].power, published[scheme].mse_q) == (power, mse_q)
+def test_published_numbers_are_those_of_the_papers_tables(study, published, scheme, power, epoch, mse_q):
+    row = published[scheme]
+    assert (row.power, row.epoch, row.mse_q) == (power, epoch, mse_q)
     config = load_study(study)
     assert set(config.tiny.schemes) < set(config.full.schemes) == set(published)

@@ -92,11 +92,19 @@ def pooled_bootstrap(
     The pool's own mean is known to be zero under the model; `centered` subtracts it. Left in, the pool's
     error adds to the test's: at a pool of r n draws and level 5 % the true level is
     1 - Phi(1.645 / sqrt(1 + 1/r)), that is 7.7 % at r = 3. Approximate either way.
+
+    Args:
+        pool: (..., m); several witnesses of the same model draws are resampled alike.
     """
-    if len(pool) < n:
-        raise InputError(f"the pool must hold at least n = {n} model draws, got {len(pool)}")
-    values = pool - pool.mean() if centered else pool
-    return in_parts(lambda count: values[source.integers(len(pool), count, n)].mean(-1), draws, width=n)
+    size = pool.shape[-1]
+    if size < n:
+        raise InputError(f"the pool must hold at least n = {n} model draws, got {size}")
+    values = pool - pool.mean(-1, keepdim=True) if centered else pool
+
+    def means(count: int) -> Tensor:
+        return values[..., source.integers(size, count, n)].mean(-1)
+
+    return in_parts(means, draws, width=n * (pool.numel() // size))
 
 
 def mean_gap(values: PerPoint, pool: PerPoint) -> Tensor:
@@ -153,7 +161,7 @@ def bootstrap_t(values: PerPoint, *, draws: int, source: Source) -> NullDraws:
 def in_parts(make: Callable[[int], Tensor], draws: int, *, width: int) -> Tensor:
     """make(count) until there are so many draws; as many at a time as fit into memory, by their width."""
     rows = max(1, _GATHERED // width)
-    return torch.cat([make(min(rows, draws - start)) for start in range(0, draws, rows)])
+    return torch.cat([make(min(rows, draws - start)) for start in range(0, draws, rows)], dim=-1)
 
 
 def _random_subsets(total: int, size: int, rows: int, source: Source) -> Tensor:

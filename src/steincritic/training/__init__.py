@@ -1,8 +1,8 @@
 """Training of critics with staged regularization."""
 
-from steincritic.training.fit import Training, Yardsticks, always, fit_bank
+from steincritic.training.fit import Training, Yardsticks, always, fit_bank, monitor_probe
 from steincritic.training.fitted import FittedBank, History
-from steincritic.training.objective import Gap
+from steincritic.training.objective import Gap, monitor
 from steincritic.training.progress import Callback, ProgressBar
 from steincritic.training.staging import Adaptive, Stage, Staged, Staging, fixed
 
@@ -21,4 +21,6 @@ __all__ = [
     "always",
     "fit_bank",
     "fixed",
+    "monitor",
+    "monitor_probe",
 ]
