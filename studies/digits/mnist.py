@@ -6,6 +6,7 @@ for the next. They learn from the training part of the digits, the critics' ones
 that critics are measured on come from the test part.
 """
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,6 +31,7 @@ from studies.digits.figures import digits_table, draw_digits
 from studies.digits.machine import MachineFit, machine_of
 from studies.digits.models import learn
 from studies.digits.readings import embedding, gallery, mean_test, power_proxy, ranking
+from studies.record import hardware
 from studies.study import Context, Outcome, Study
 
 _ROWS = 2000  # points whose witness is taken at a time
@@ -50,7 +52,7 @@ class PlantedDigits:
     digits: Literal["mnist", "small"] = "mnist"
     foreign_class: int = 1
     share: float = 0.03  # of foreign digits in p
-    replicas: int = 4  # critics per scheme and machine
+    replicas: int = 2  # critics per scheme and machine
     trained: int = 2000
     validated: int = 1000  # points of p, and as many draws of q, for the curves
     epochs: int = 25
@@ -99,14 +101,18 @@ def run(config: PlantedDigits, context: Context) -> Outcome:
     rows = [
         _row(name, config.schemes[name], [part["critics"][name] for part in parts]) for name in config.schemes
     ]
-    return Outcome(
-        {
-            "rows": rows,
-            "leads": [_lead(rows[-1], row) for row in rows[:-1]],
-            "machines": [part["machine"] for part in parts],
-            **parts[0]["shown"],
-        }
-    )
+    machines = [part["machine"] for part in parts]
+    results = {
+        "rows": rows,
+        "leads": [_lead(rows[-1], row) for row in rows[:-1]],
+        "machines": machines,
+        **parts[0]["shown"],
+    }
+    seconds = {
+        "learning": sum(machine["seconds"] for machine in machines),
+        "draws, critics, readings": sum(part["seconds"] for part in parts),
+    }
+    return Outcome(results, seconds, tuple(sorted({part["device"] for part in parts})))
 
 
 def run_machine(cell: MachineCell) -> dict[str, Any]:
@@ -116,6 +122,7 @@ def run_machine(cell: MachineCell) -> dict[str, Any]:
     path = Path(cell.folder) / f"machine-{cell.number}.safetensors"
     context = Context(device=device, seed=cell.seed)
     parameters, learning = learn(config.machine, train, test, path, context=context, seed=cell.seed)
+    start = time.perf_counter()
     model = machine_of(config.machine, parameters)
     draws = model.sample(config.model_draws, seed=derive(cell.seed, "model draws"))
     points = deal(config, model, draws, train, test, context)
@@ -127,7 +134,8 @@ def run_machine(cell: MachineCell) -> dict[str, Any]:
         "mean": {"data": float(train.logits(seed=cell.seed).mean()), "draws": float(draws.mean())},
         **learning,
     }
-    return dict(plain({"critics": critics, "machine": machine, "shown": shown}))
+    about = {"seconds": time.perf_counter() - start, "device": hardware(device)}
+    return dict(plain({"critics": critics, "machine": machine, "shown": shown, **about}))
 
 
 def deal(
