@@ -59,9 +59,8 @@ class PlantedDigits:
     width: int = 512
     tested: int = 100  # points of one test
     draws: int = 500
-    pool: int = 5000
+    pool: int = 5000  # model draws for the null, and to compare ranked points with
     judged: int = 6000  # points that are ranked, listed and mapped
-    reference: int = 6000  # model draws that they are compared with
     fdr: float = 0.1
     shown: int = 12  # images at either end
     mapped: int = 1500  # points of the map that the record keeps
@@ -73,7 +72,7 @@ class PlantedDigits:
     def model_draws(self) -> int:
         """All chains that are needed; no draw is used twice."""
         mixed = [*[self.trained, self.validated] * self.replicas, self.tested, self.judged]
-        alone = self.replicas * self.validated + self.pool + self.reference
+        alone = self.replicas * self.validated + self.pool
         return sum(n - self.foreign(n) for n in mixed) + alone
 
 
@@ -166,7 +165,6 @@ def deal(
         "tested": taken(config.tested, "test"),
         "judged": taken(config.judged, "test"),
         "pool": taken(config.pool),
-        "reference": taken(config.reference),
     }
     return {name: ScoredPoints(x, model.score(x)) for name, x in sets.items()}
 
@@ -212,8 +210,7 @@ def _read(
     foreign = torch.arange(config.judged) < config.foreign(config.judged)
     for k, name in enumerate(config.schemes):
         members = slice(k * config.replicas, (k + 1) * config.replicas)
-        sets = ("tested", "judged", "pool", "reference")
-        values = {key: witness(fitted[members], points[key]) for key in sets}
+        values = {key: witness(fitted[members], points[key]) for key in ("tested", "judged", "pool")}
         power, discrepancy = (curves[key][:, members] for key in ("power_proxy", "discrepancy"))
         readings: dict[str, list[float]] = {
             "early_power_proxy": power[:_EARLY].mean(0).tolist(),
@@ -223,8 +220,8 @@ def _read(
         }
         nulls = []
         for r in range(config.replicas):
-            tested, judged, pool, reference = (values[key][r] for key in sets)
-            ranks = ranking(judged, foreign, reference, shown=config.shown, fdr=config.fdr)
+            tested, judged, pool = (of_kind[r] for of_kind in values.values())
+            ranks = ranking(judged, foreign, pool, shown=config.shown, fdr=config.fdr)
             test, draws = mean_test(
                 tested, judged, pool, draws=config.draws, seed=derive(cell.seed, "reading", r)
             )
@@ -307,10 +304,9 @@ STUDY = Study(
         validated=200,
         epochs=6,
         width=32,
-        pool=500,
+        pool=2000,
         draws=99,
         judged=300,
-        reference=2000,
         mapped=200,
     ),
     run=run,
