@@ -64,7 +64,7 @@ def _statements() -> str:
 
 def _digits() -> str:
     found = record("mnist")
-    return show.markdown(["the paper", "here", ""], [list(words) for words in digits_claims(found)])
+    return show.markdown(["the paper", "here", "", "why"], [list(words) for words in digits_claims(found)])
 
 
 def _count() -> str:

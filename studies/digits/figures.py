@@ -8,7 +8,7 @@ import numpy as np
 
 from steincritic.report.style import ACCENT, GRAY, INK
 from studies import show
-from studies.digits.claims import CLOSE, claims
+from studies.digits.claims import CLEAR, CLOSE, claims
 from studies.digits.data import from_pixels
 from studies.record import Record
 from studies.show import LEVEL, Row
@@ -73,9 +73,9 @@ def digits_table(record: Record) -> str:
     count, critics = config["machines"], config["replicas"]
     return show.document(
         record,
-        show.markdown(["the paper", "here", "verdict"], [list(claim) for claim in claims(record)]),
+        show.markdown(["the paper", "here", "verdict", "why"], [list(claim) for claim in claims(record)]),
         f"Surely above or below: the 95 % interval of the difference over {count} RBMs is. Comparable: at "
-        f"most {CLOSE:.0%} below the best fixed λ.",
+        f"most {CLOSE:.0%} below the best fixed λ. Clear: {CLEAR:g} standard deviations of the null.",
         by_scheme(_TRAINING),
         f"Mean over {count} RBMs of {critics} critics each ± standard error over RBMs. P̂, the paper's power "
         f"proxy, and the discrepancy of λf on {config['validated']} points of p and as many draws of q. "
@@ -95,7 +95,8 @@ def digits_table(record: Record) -> str:
         show.listing(
             [{"number": k, **machine} for k, machine in enumerate(results["machines"], start=1)], machines
         ),
-        "The RBMs: what their teacher found on digits of the test part while they learned.",
+        "The RBMs: what their teacher found on digits of the test part while they learned. A critic finds "
+        "less than there is, most of all at first.",
         by_scheme(finding),
         f"{judged} points of p, of them {round(config['share'] * judged)} true digits "
         f"{config['foreign_class']}, ranked by their witness, and the list of Benjamini and Hochberg at a "

@@ -26,6 +26,7 @@ from steincritic.rng import derive, generator
 from steincritic.shapes import PerMember
 from steincritic.stein import stein_values
 from steincritic.training import FittedBank
+from studies.digits.claims import EARLY
 from studies.digits.data import Digits, as_pixels, digit_parts
 from studies.digits.figures import digits_table, draw_digits
 from studies.digits.machine import MachineFit, machine_of
@@ -35,7 +36,6 @@ from studies.record import hardware
 from studies.study import Context, Outcome, Study
 
 _ROWS = 2000  # points whose witness is taken at a time
-_EARLY = 5  # epochs
 _SCHEMES: dict[str, Staged] = {
     **{name: fixed(float(name)) for name in ("1e-3", "1e-2", "1e-1", "1", "2")},
     "staged 0.90": Staged(initial=0.5, floor=1e-3, decay=0.90, every=20),
@@ -213,8 +213,8 @@ def _read(
         values = {key: witness(fitted[members], points[key]) for key in ("tested", "judged", "pool")}
         power, discrepancy = (curves[key][:, members] for key in ("power_proxy", "discrepancy"))
         readings: dict[str, list[float]] = {
-            "early_power_proxy": power[:_EARLY].mean(0).tolist(),
-            "early_discrepancy": discrepancy[:_EARLY].mean(0).tolist(),
+            "early_power_proxy": power[:EARLY].mean(0).tolist(),
+            "early_discrepancy": discrepancy[:EARLY].mean(0).tolist(),
             "last_power_proxy": power[-1].tolist(),
             "mean_discrepancy": discrepancy.mean(0).tolist(),
         }

@@ -216,7 +216,8 @@ def test_a_verdict_on_the_early_epochs_goes_by_the_intervals(intervals, verdict)
         {"scheme": str(k), "early": {"mean": sum(ends) / 2, "interval": ends}}
         for k, ends in enumerate(intervals)
     ]
-    assert _faster(leads, "early", "P̂", "rises faster")[2] == verdict
+    *_, told, why = _faster(leads, "early", "P̂", "rises faster", "because")
+    assert told == verdict and bool(why) == (verdict != "agrees")
 
 
 def test_a_lead_is_over_machines_and_critic_by_critic():
