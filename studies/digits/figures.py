@@ -1,6 +1,6 @@
 """Tables and figures of the studies of digits, drawn from their records."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from steincritic.report.style import ACCENT, GRAY, INK
 from studies import show
+from studies.digits.claims import CLEAR, CLOSE, claims
 from studies.digits.data import from_pixels
 from studies.record import Record
 from studies.show import LEVEL, Row
@@ -33,7 +34,7 @@ _TRAINING = {
 
 
 def digits_table(record: Record) -> str:
-    config = record.config
+    config, results = record.config, record.results
     judged, tested = config["judged"], config["tested"]
     finding = {
         "ROC area": ("roc_area", 4),
@@ -46,17 +47,56 @@ def digits_table(record: Record) -> str:
     def by_scheme(columns: dict[str, tuple[str, int]]) -> str:
         rows = [
             [row["scheme"], *(show.mean_and_error(row[key], digits) for key, digits in columns.values())]
-            for row in record.results["rows"]
+            for row in results["rows"]
         ]
         return show.markdown(["λ", *columns], rows)
 
+    def by_machine(key: str) -> Callable[[Row], str]:
+        return lambda row: " / ".join(f"{value:.2f}" for value in row[key]["machines"])
+
+    def lead(key: str) -> Callable[[Row], str]:
+        return lambda row: "{:+.2f} [{:+.2f}, {:+.2f}]".format(row[key]["mean"], *row[key]["interval"])
+
+    compared = {
+        "P̂, epochs 1 to 5": "early_power_proxy",
+        "P̂, last": "last_power_proxy",
+        "discrepancy, epochs 1 to 5": "early_discrepancy",
+    }
+    machines: show.Columns = {
+        "RBM": "{number}",
+        "Fisher divergence, first": "{fisher_held_out[0]:.0f} (step {step[0]:.0f})",
+        "last": lambda row: f"{row['fisher_held_out'][-1]:.0f} (step {row['step'][-1]:.0f})",
+        "mean of draws": "{mean[draws]:.2f}",
+        "mean of data": "{mean[data]:.2f}",
+        "learned in": "{seconds:.0f} s",
+    }
+    count, critics = config["machines"], config["replicas"]
     return show.document(
         record,
+        show.markdown(["the paper", "here", "verdict", "why"], [list(claim) for claim in claims(record)]),
+        f"Surely above or below: the 95 % interval of the difference over {count} RBMs is. Comparable: at "
+        f"most {CLOSE:.0%} below the best fixed λ. Clear: {CLEAR:g} standard deviations of the null.",
         by_scheme(_TRAINING),
-        f"Mean over {config['replicas']} critics ± standard error. P̂, the paper's power proxy, and the "
-        f"discrepancy of λf on {config['validated']} points of p and as many draws of q. Statistic and power "
-        f"at {tested} points and level 0.05: the statistic of one set, the power over sets drawn again from "
-        f"the points below; a share of {(1 - config['share']) ** tested:.3f} of such sets has no true digit.",
+        f"Mean over {count} RBMs of {critics} critics each ± standard error over RBMs. P̂, the paper's power "
+        f"proxy, and the discrepancy of λf on {config['validated']} points of p and as many draws of q. "
+        f"Statistic and power at {tested} points and level 0.05: the statistic of one set, the power over "
+        "sets drawn again from the points below; a share of "
+        f"{(1 - config['share']) ** tested:.3f} of such sets has no true digit.",
+        show.listing(
+            results["leads"],
+            {"staged less λ =": "{scheme}", **{name: lead(key) for name, key in compared.items()}},
+        ),
+        "Differences of critics on the same data from the same weights: mean, and 95 % interval by Student's "
+        "t over RBMs.",
+        show.listing(
+            results["rows"], {"λ": "{scheme}", **{name: by_machine(key) for name, key in compared.items()}}
+        ),
+        "By RBM.",
+        show.listing(
+            [{"number": k, **machine} for k, machine in enumerate(results["machines"], start=1)], machines
+        ),
+        "The RBMs: what their teacher found on digits of the test part while they learned. A critic finds "
+        "less than there is, most of all at first.",
         by_scheme(finding),
         f"{judged} points of p, of them {round(config['share'] * judged)} true digits "
         f"{config['foreign_class']}, ranked by their witness, and the list of Benjamini and Hochberg at a "
@@ -65,8 +105,8 @@ def digits_table(record: Record) -> str:
 
 
 def draw_digits(record: Record, folder: Path) -> list[Path]:
-    """Power proxy, null and discrepancy; both ends of the ranking; the machine; the map."""
-    results, machine, null = record.results, record.results["machine"], record.results["null"]
+    """Power proxy, null and discrepancy; both ends of the ranking; the machines; the map."""
+    results, machines, null = record.results, record.results["machines"], record.results["null"]
     paths = [folder / f"{name}.png" for name in ("curves", "gallery", "machine", "map")]
     with show.picture(paths[0], 12, 3.3, ncols=3, layout="tight") as (left, middle, right):
         for row, color in show.scheme_colors(results["rows"]):
@@ -81,17 +121,18 @@ def draw_digits(record: Record, folder: Path) -> list[Path]:
         words = f"mean witness of {record.config['tested']} points, λ {null['scheme']}"
         middle.set(xlabel=words, yticks=[])
         middle.legend()
+    shape = machines[0]["image_shape"]
     with show.picture(paths[1], 9, 3.4, ncols=2) as axes:
         for ax, (name, images) in zip(axes, results["gallery"].items(), strict=True):
             foreign = [image["foreign"] for image in images]
-            _tiles(ax, [image["pixels"] for image in images], machine["image_shape"], framed=foreign)
+            _tiles(ax, [image["pixels"] for image in images], shape, framed=foreign)
             ax.set_title(f"{name} witness: {sum(foreign)} of {len(images)} are true digits")
     with show.picture(paths[2], 9, 3.4, ncols=2) as (left, right):
-        left.plot(machine["step"], machine["fisher_held_out"], color=INK)
-        left.set(xlabel="step", ylabel="Fisher divergence found by the critic", ylim=(0, None))
-        _tiles(right, machine["draws"], machine["image_shape"])
-        mean = machine["mean"]
-        right.set_title(f"draws of the machine: mean {mean['draws']:.2f}, data {mean['data']:.2f}")
+        for machine in machines:
+            left.plot(machine["step"], machine["fisher_held_out"], color=INK, linewidth=0.9)
+        left.set(xlabel="step of the machine", ylabel="Fisher divergence found by the critic", ylim=(0, None))
+        _tiles(right, [pixels for machine in machines for pixels in machine["draws"][:_COLUMNS]], shape)
+        right.set_title("draws, a line for each machine")
     _map(results["map"], paths[3])
     return paths
 

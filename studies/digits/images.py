@@ -20,7 +20,8 @@ from steincritic.shapes import Points
 from studies.cells import MEDIAN, tests
 from studies.digits.data import as_pixels, digit_parts
 from studies.digits.figures import DIGITS, draw_images, images_table
-from studies.digits.models import FlowFit, LearnedFile, MachineFit, RescaledModel, learn, model_of
+from studies.digits.machine import SHORT_FIT, MachineFit
+from studies.digits.models import FlowFit, LearnedFile, RescaledModel, learn, model_of
 from studies.study import Context, Outcome, Study
 
 MACHINE = "RBM"
@@ -39,7 +40,7 @@ class ImageModels:
     models: tuple[str, ...] = ("flow", MACHINE)
     digits: Literal["mnist", "small"] = "mnist"
     flow: FlowFit = field(default_factory=FlowFit)
-    machine: MachineFit = field(default_factory=MachineFit)
+    machine: MachineFit = SHORT_FIT
     methods: tuple[str, ...] = ("combined", "crossfit", "split", "aggregated KSD", MEDIAN)
     counts: tuple[int, ...] = (100, 200, 500)
     trials: int = 100
@@ -169,7 +170,7 @@ MNIST_MODELS = Study(
     tiny=ImageModels(
         models=(MACHINE,),  # the flow needs zuko
         digits="small",
-        machine=MachineFit(hidden=8, sweeps=40, steps=40, critic=MLP(hidden=(32, 32)), log_every=20),
+        machine=replace(SHORT_FIT, hidden=8, sweeps=40, steps=40, critic=MLP(hidden=(32, 32)), log_every=20),
         methods=("split", MEDIAN),
         counts=(40,),
         trials=2,
@@ -190,7 +191,7 @@ SMALL_MODELS = replace(
     full=ImageModels(
         digits="small",
         flow=FlowFit(hidden=(128, 128), steps=1500, batch_size=128),
-        machine=MachineFit(hidden=32, critic=MLP(hidden=(128, 128))),
+        machine=replace(SHORT_FIT, hidden=32, critic=MLP(hidden=(128, 128))),
         counts=(50, 100, 200),
         level_at=100,
         diagnosed=400,

@@ -62,6 +62,11 @@ def _statements() -> str:
     )
 
 
+def _digits() -> str:
+    found = record("mnist")
+    return show.markdown(["the paper", "here", "", "why"], [list(words) for words in digits_claims(found)])
+
+
 def _count() -> str:
     tables = [row for dim in (2, 10, 25) for row in claims.table_claims(f"gm-{dim}d")]
     verdicts = [row[key] for row in tables for key in ("power agrees", "mse agrees")]
@@ -125,6 +130,7 @@ def _short(row: Row) -> str:
 
 
 PARTS: dict[str, Callable[[], str]] = {
+    "digits": _digits,
     "fifty": _fifty,
     "tables": _tables,
     "statements": _statements,

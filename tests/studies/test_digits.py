@@ -13,6 +13,7 @@ from reference import Z_MAX, z_of_mean
 from steincritic.errors import FileFormatError, InputError
 from steincritic.models import GaussianBernoulliRBM, GaussianMixture
 from steincritic.rng import generator
+from studies.digits.claims import _faster
 from studies.digits.data import (
     MNIST_FILES,
     Digits,
@@ -23,16 +24,9 @@ from studies.digits.data import (
     small_digits,
     to_logits,
 )
-from studies.digits.models import (
-    FlowFit,
-    MachineFit,
-    RescaledModel,
-    _bits,
-    fit_machine,
-    learn,
-    machine_of,
-    model_of,
-)
+from studies.digits.machine import SHORT_FIT, MachineFit, fit_machine, machine_of
+from studies.digits.mnist import _lead
+from studies.digits.models import FlowFit, RescaledModel, _bits, learn, model_of
 from studies.digits.readings import embedding, mean_test, power_proxy, ranking
 from studies.study import Context
 
@@ -127,7 +121,7 @@ def test_a_model_learns_digits_is_kept_and_sampled(name, tmp_path):
         pytest.importorskip("zuko")
         fit = FlowFit(transforms=2, hidden=(32,), steps=60, batch_size=64, copies=1)
     else:
-        fit = MachineFit(hidden=16, sweeps=50, steps=300, log_every=100)
+        fit = MachineFit(hidden=16, sweeps=50, steps=50, batch_size=64, log_every=20)
     digits, common = small_digits(), {"context": CPU, "seed": 0}
     learned, facts = learn(fit, digits[:900], digits[900:], tmp_path / "file", **common)
     if name == "flow":
@@ -141,11 +135,13 @@ def test_a_model_learns_digits_is_kept_and_sampled(name, tmp_path):
         learn(replace(fit, steps=61), digits[:900], digits[900:], tmp_path / "file", **common)
 
 
-def test_the_machine_learns_what_its_start_does_not_know():
+@pytest.mark.parametrize("fit", [MachineFit(learning_rate=1e-2, batch_size=100), SHORT_FIT])
+def test_the_machine_learns_what_its_start_does_not_know(fit):
     """Score matching on digits held out: half the squared score plus its divergence, lower if nearer."""
     pytest.importorskip("sklearn")
-    digits, fit = small_digits(), MachineFit(hidden=16, sweeps=50, steps=300)
-    learned, _ = fit_machine(fit, digits[:900], CPU, 0)
+    digits, fit = small_digits(), replace(fit, hidden=16, sweeps=50, steps=300)
+    learned, facts = fit_machine(fit, digits[:900], digits[900:], CPU, 0)
+    assert facts["fisher_held_out"][-1] < facts["fisher_held_out"][0]
     x = digits[900:1000].logits(seed=1)
 
     def matching(model):
@@ -205,3 +201,30 @@ def test_without_mnist_the_command_says_how_to_get_it(reproduce, tmp_path, monke
     assert code == 2 and len(error.splitlines()) == 1
     assert str(tmp_path / "none") in error and "fetch_mnist" in error
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("intervals", "verdict"),
+    [
+        ([[0.1, 0.5], [0.2, 0.4]], "agrees"),
+        ([[0.1, 0.5], [-0.3, -0.1]], "differs"),
+        ([[0.1, 0.5], [-0.3, 0.1]], "cannot be told"),
+    ],
+)
+def test_a_verdict_on_the_early_epochs_goes_by_the_intervals(intervals, verdict):
+    leads = [
+        {"scheme": str(k), "early": {"mean": sum(ends) / 2, "interval": ends}}
+        for k, ends in enumerate(intervals)
+    ]
+    *_, told, why = _faster(leads, "early", "P̂", "rises faster", "because")
+    assert told == verdict and bool(why) == (verdict != "agrees")
+
+
+def test_a_lead_is_over_machines_and_critic_by_critic():
+    staged, other = {"values": [[1.0, 3.0], [2.0, 4.0], [6.0, 8.0]]}, {"values": [[1.0, 1.0]] * 3}
+    keys = ("early_power_proxy", "early_discrepancy", "last_power_proxy")
+    rows = (dict.fromkeys(keys, value) | {"scheme": "1"} for value in (staged, other))
+    lead = _lead(*rows)["early_power_proxy"]
+    assert lead["machines"] == [1, 2, 6] and lead["mean"] == 3
+    half = 4.3027 * (7 / 3) ** 0.5  # Student's t at 2 degrees of freedom, variance 7 of three means
+    assert lead["interval"] == pytest.approx([3 - half, 3 + half], rel=1e-4)
