@@ -289,7 +289,7 @@ def _lead(staged: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 STUDY = Study(
     name="mnist",
     title="True digits among the draws of learned machines",
-    takes="an hour on one core",
+    takes="half an hour on one core",
     full=PlantedDigits(),
     tiny=PlantedDigits(
         schemes={name: _SCHEMES[name] for name in ("1", "staged 0.90")},

@@ -167,7 +167,7 @@ _FULL = OneDimension(
 STUDY = Study(
     name="gm-1d",
     title="Gaussian mixture in 1 dimension",
-    takes="6 minutes on one core",
+    takes="4 minutes on one core",
     full=_FULL,
     tiny=replace(
         _FULL,
