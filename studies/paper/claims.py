@@ -36,7 +36,12 @@ class Claim:
     paper: str
     ours: str
     verdict: str
-    why: str = ""  # where they do not agree
+    why: str = ""
+
+    @property
+    def reason(self) -> str:
+        """Why, where they do not agree."""
+        return "" if self.verdict == AGREES else self.why
 
 
 def record(name: str) -> Record:

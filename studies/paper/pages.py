@@ -44,16 +44,7 @@ def _tables() -> str:
 
 
 def _listed(statements: Iterable[Claim]) -> str:
-    rows = [
-        [
-            claim.where,
-            claim.paper,
-            claim.ours,
-            claim.verdict,
-            "" if claim.verdict == claims.AGREES else claim.why,
-        ]
-        for claim in statements
-    ]
+    rows = [[claim.where, claim.paper, claim.ours, claim.verdict, claim.reason] for claim in statements]
     return show.markdown(["where", "the paper", "here", "", "why"], rows)
 
 
