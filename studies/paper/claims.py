@@ -218,8 +218,8 @@ def fifty_claims() -> Iterator[Claim]:
     )
     for name, method in RULES.items():
         power = value(easy[method][500])[0]
-        near = f"near 1 at n = 500 ({name})"
-        yield Claim("figure A.3", near, f"{power:.3f}", told(power >= 0.95), _WHY.get(name, ""))
+        says = f"near 1 at n = 500 ({name})"
+        yield Claim("figure A.3", says, f"{power:.3f}", told(power >= 0.95), _WHY.get(name, ""))
     power = value(easy[KERNELS[1]][1000])[0]
     yield Claim(
         "figure A.3",
