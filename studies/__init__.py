@@ -14,6 +14,7 @@ NAMES = {  # `python -m studies NAME`: where each study stands
     "gm-10d": "studies.paper.mixtures:STUDY_10D",
     "gm-25d": "studies.paper.mixtures:STUDY_25D",
     "adaptive": "studies.paper.mixtures:ADAPTIVE",
+    "regularization": "studies.paper.regularization:STUDY",
     "ksd-50d": "studies.power.curves:FIFTY_DIMENSIONS",
     "ksd-50d-easy": "studies.power.curves:FIFTY_DIMENSIONS_EASY",
     "ksd-bandwidth": "studies.power.curves:BANDWIDTH",
