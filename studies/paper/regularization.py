@@ -20,16 +20,13 @@ from steincritic.critics import Bank
 from steincritic.data import Problem, problem
 from steincritic.rng import derive
 from steincritic.training import FittedBank, Gap, History
-from studies import show
 from studies.cells import Cell, Row, counted
+from studies.paper.compared import FIXED, LAST, LOWEST, STAGED, draw_regularization, regularization_table
 from studies.paper.penalties import BySlope, Scheme, fitted_scale, trained
 from studies.paper.power import SplitPower, split_power
 from studies.paper.published import GM_2D, GM_10D, GM_25D, Published
-from studies.record import Record
 from studies.study import Context, Outcome, Study
 
-STAGED, FIXED = "staged L²", "fixed L²"
-LOWEST, LAST = "lowest monitor", "last epoch"
 Schemes = Mapping[str, Mapping[str, Scheme]]  # by family and candidate
 
 
@@ -230,12 +227,6 @@ def chosen(tuning: Sequence[Row]) -> dict[str, str]:
     return {family: min(of_family, key=of_family.__getitem__) for family, of_family in products.items()}
 
 
-def table(record: Record) -> str:
-    """A line for each scheme on each problem, and the verdicts; differences are paired by critic."""
-    columns: show.Columns = {"problem": "{problem}", "scheme": "{scheme}", "candidate": "{candidate}"}
-    return show.document(record, show.listing(record.results["rows"], columns))
-
-
 _FULL = Regularization()
 _TINY = Sizes(
     critics=2,
@@ -256,5 +247,6 @@ STUDY = Study(
     full=_FULL,
     tiny=replace(_FULL, mixtures=MIXTURES[1:3], tuned_on=("gm-2d",), sizes=_TINY, tuning=_TINY, runs=10),
     run=run,
-    table=table,
+    table=regularization_table,
+    figures=draw_regularization,
 )

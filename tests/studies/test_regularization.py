@@ -9,6 +9,7 @@ import torch
 import steincritic as sc
 from steincritic.data import problem
 from steincritic.training.objective import monitor
+from studies.paper.compared import ERROR, LOWEST, POWER, STAGED, beside_staged, sides
 from studies.paper.penalties import (
     BySlope,
     Scheme,
@@ -17,7 +18,7 @@ from studies.paper.penalties import (
     penalized_loss,
     trained,
 )
-from studies.paper.regularization import STAGED, chosen
+from studies.paper.regularization import chosen
 
 TRAINING = sc.Training(epochs=3, batch_size=40, learning_rate=1e-2, dtype="float64")
 NETWORK = sc.MLP(hidden=(12, 12))
@@ -132,7 +133,7 @@ def test_the_candidate_of_the_lowest_error_beside_staging_is_chosen():
             "problem": name,
             "scheme": family,
             "candidate": candidate,
-            "lowest monitor": {"mse_q": errors},
+            LOWEST: {"mse_q": errors},
         }
 
     tuning = [
@@ -144,3 +145,22 @@ def test_the_candidate_of_the_lowest_error_beside_staging_is_chosen():
         row("b", "H1", "c = 2", 8.0, 8.0),  # 0.8
     ]
     assert chosen(tuning) == {"H1": "c = 2"}
+
+
+def test_a_difference_is_paired_and_sure_beyond_two_standard_errors():
+    def row(name, scheme, errors, powers):
+        return {
+            "problem": name,
+            "scheme": scheme,
+            LOWEST: {"mse_q": errors, "power": {"50": powers, "100": [1]}},
+        }
+
+    rows = [
+        row("a", STAGED, [1.0, 2.0, 6.0], [0.2, 0.4, 0.9]),
+        row("a", "H1", [0.9, 1.8, 5.8], [0.3, 0.4, 0.8]),  # by -0.1, -0.2, -0.2; by 0.1, 0, -0.1
+        row("b", STAGED, [1.0, 1.0, 1.0], [0.5, 0.5, 0.5]),
+        row("b", "H1", [1.1, 1.2, 1.3], [0.5, 0.5, 0.5]),
+    ]
+    difference = beside_staged(rows[1], rows, ERROR)
+    assert difference["mean"] == pytest.approx(-0.5 / 3) and difference["se"] == pytest.approx(0.1 / 3)
+    assert sides(rows, "H1", ERROR) == (1, 1) and sides(rows, "H1", POWER) == (0, 0)
