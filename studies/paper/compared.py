@@ -31,7 +31,7 @@ def regularization_table(record: Record) -> str:
         "power (small n)": lambda row: _power(row, _sizes(row)[0]),
         "less that of staged, small n": lambda row: _difference(row, rows, POWER, 3),
         "epoch": lambda row: f"{fmean(row['epoch']):.0f}",
-        "seconds": "{training:.1f}",
+        "seconds": lambda row: f"{fmean(row['training']):.1f}",
     }
     verdicts = [[scheme, *_verdict(rows, scheme)] for scheme in _others(rows)]
     candidates = [row | {"candidate": row["candidate"] or "–"} for row in results["tuning"]]
@@ -39,20 +39,20 @@ def regularization_table(record: Record) -> str:
     return show.document(
         record,
         show.listing(rows, columns),
-        f"Mean over {config['sizes']['critics']} critics ± standard error, at the lowest monitor unless the "
-        "last epoch is named. Differences are paired: replica r of every scheme has the same draws and first "
-        f"weights; in bold beyond {_SURE:g} standard errors. Power of {config['runs']} tests per critic with "
-        f"the exact divergence, level {show.LEVEL}. Seconds are a processor's, for one critic.",
+        f"Mean over {config['critics']} critics ± standard error, at the lowest monitor unless the last "
+        "epoch is named. Differences are paired: replica r of every scheme has the same draws and first "
+        f"weights; in bold beyond {_SURE:g} standard errors. Power of {config['sizes']['runs']} tests per "
+        f"critic with the exact divergence, level {show.LEVEL}. Seconds are a processor's, for one critic.",
         f"Problems of {len(problems)} on which a scheme is better, and worse, than staged L² by more than "
         f"{_SURE:g} standard errors (the fixed λ on those where the paper has it). A gain is better on three "
         "or more, in error or power, and worse on none.",
         show.markdown(["scheme", "MSE_q: better, worse", "power: better, worse", "gain"], verdicts),
-        f"MSE_q in the tuning, {config['tuning']['critics']} critics of other seeds; chosen: {chosen}.",
+        f"MSE_q in the tuning, one critic each of other seeds; chosen: {chosen}.",
         show.pivot(
             candidates,
             {"scheme": "scheme", "candidate": "candidate"},
             "problem",
-            lambda row: f"{fmean(_values(row, ERROR)):.4f}",
+            lambda row: f"{row[LOWEST]['mse_q']:.4f}",
         ),
     )
 

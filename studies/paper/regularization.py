@@ -11,14 +11,13 @@ critics of those same seeds: c = 1 and g = 3 floors did worse on both problems, 
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from statistics import fmean
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
 from steincritic import MLP, ScoredPoints, Staged, Training, fixed
-from steincritic.critics import Bank
-from steincritic.data import Problem, problem
+from steincritic.data import problem
 from steincritic.rng import derive
 from steincritic.training import FittedBank, Gap, History
 from studies.cells import Cell, Row, counted
@@ -73,7 +72,6 @@ class Mixture:
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    critics: int
     epochs: int = 60
     batch: int = 200
     trained: int = 2000
@@ -81,13 +79,14 @@ class Sizes:
     measured: int = 5000  # points of MSE_q
     width: int = 512
     look: int = 10  # epochs between two points of a curve
+    runs: int = 100  # tests
     draws: int = 499
     pool: int = 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case(Cell):
-    """Critics of one scheme on one problem; replica r of each scheme has the same data and first weights."""
+    """One critic; part r of each scheme has the same draws and first weights."""
 
     candidate: str
     scheme: Scheme
@@ -97,66 +96,44 @@ class Case(Cell):
 
 @counted
 def measure(case: Case) -> Row:
-    """Error and power of the critics, one value per critic: where the monitor is lowest, and at the end."""
+    """Error and power of a critic: where its monitor is lowest, and at the end."""
     pair, sizes = problem(case.problem).to(torch.float32), case.sizes
     seed = derive(case.seed, case.kind) if case.kind else case.seed
-    x = pair.model.sample(sizes.measured, seed=derive(seed, "mse"))
-    gap, start = Gap(x, pair.gap(x)), time.process_time()
-    critics = [_train(pair, case, gap, derive(seed, "replica", r)) for r in range(sizes.critics)]
-    row: Row = {
-        "problem": case.problem,
-        "scheme": case.method,
-        "candidate": case.candidate,
-        "epoch": [critic.epoch for critic in critics],
-        "curve": [critic.curve for critic in critics],
-        "training": (time.process_time() - start) / sizes.critics,  # processor seconds of a critic
-    }
-    for stop in (LOWEST, LAST):
-        bank = _joined([critic.stops[stop] for critic in critics])
-        rates = {}
-        for n in case.tested:
-            power = SplitPower(n=n, runs=case.runs, draws=sizes.draws, pool=sizes.pool)
-            tests = split_power(bank, pair.data, pair.model, power, seed=seed)
-            rates[str(n)] = [rate.value for rate in tests]
-        row[stop] = {"mse_q": gap.error(bank.bank, bank.lam).tolist(), "power": rates}
-    return row
+    replica = derive(seed, "replica", case.part)
 
-
-@dataclass(eq=False)
-class _Critic:
-    stops: dict[str, FittedBank] = field(default_factory=dict)
-    epoch: int = 0  # of the lowest monitor
-    curve: list[float] = field(default_factory=list)  # MSE_q
-
-
-def _train(pair: Problem, case: Case, gap: Gap, seed: int) -> _Critic:
     def scored(n: int, name: str) -> ScoredPoints:
-        x = pair.data.sample(n, seed=derive(seed, name))
+        x = pair.data.sample(n, seed=derive(replica, name))
         return ScoredPoints(x, pair.model.score(x))
 
-    sizes, critic, lowest = case.sizes, _Critic(), float("inf")
-    train, validation = scored(sizes.trained, "train"), scored(sizes.validated, "validation")
-    network, training = MLP(hidden=(sizes.width, sizes.width)), _training(sizes)
-    banks = trained(train, validation, case.scheme, network, training, seed=derive(seed, "critic"))
+    x = pair.model.sample(sizes.measured, seed=derive(seed, "mse"))
+    gap, validation, start = Gap(x, pair.gap(x)), scored(sizes.validated, "validation"), time.process_time()
+    banks = trained(
+        scored(sizes.trained, "train"),
+        validation,
+        case.scheme,
+        MLP(hidden=(sizes.width, sizes.width)),
+        Training(epochs=sizes.epochs, batch_size=sizes.batch, learning_rate=1e-3),
+        seed=derive(replica, "critic"),
+    )
+    stops: dict[str, FittedBank] = {}
+    row: Row = {"problem": case.problem, "scheme": case.method, "candidate": case.candidate, "curve": []}
+    lowest = float("inf")
     for epoch, bank in enumerate(banks, start=1):
         scale, value = fitted_scale(bank, validation)
-        critic.stops[LAST] = FittedBank(bank.clone(), scale, History(), (seed,), (None,))
+        stops[LAST] = FittedBank(bank.clone(), scale, History(), (replica,), (None,))
         if float(value) < lowest:
-            critic.stops[LOWEST], critic.epoch, lowest = critic.stops[LAST], epoch, float(value)
+            stops[LOWEST], row["epoch"], lowest = stops[LAST], epoch, float(value)
         if epoch % sizes.look == 0:
-            critic.curve.append(float(gap.error(bank, scale)))
-    return critic
-
-
-def _training(sizes: Sizes) -> Training:
-    return Training(epochs=sizes.epochs, batch_size=sizes.batch, learning_rate=1e-3)
-
-
-def _joined(critics: Sequence[FittedBank]) -> FittedBank:
-    first, lam = critics[0].bank, torch.cat([critic.lam for critic in critics])
-    parameters = {name: torch.cat([c.bank.parameters[name] for c in critics]) for name in first.parameters}
-    seeds = tuple(seed for critic in critics for seed in critic.seeds)
-    return FittedBank(Bank(first.network, parameters), lam, History(), seeds, (None,) * len(seeds))
+            row["curve"].append(float(gap.error(bank, scale)))
+    row["training"] = time.process_time() - start
+    for stop, critic in stops.items():
+        powers = {}
+        for n in case.tested:
+            power = SplitPower(n=n, runs=case.runs, draws=sizes.draws, pool=sizes.pool)
+            (rate,) = split_power(critic, pair.data, pair.model, power, seed=replica)
+            powers[str(n)] = rate.value
+        row[stop] = {"mse_q": float(gap.error(critic.bank, critic.lam)), "power": powers}
+    return row
 
 
 _LOW = Staged(initial=1.0, floor=0.05, decay=0.90)
@@ -177,48 +154,67 @@ class Regularization:
 
     mixtures: tuple[Mixture, ...] = MIXTURES
     tuned_on: tuple[str, ...] = ("gm-2d", "gm-25d")
-    sizes: Sizes = Sizes(critics=10)
-    tuning: Sizes = Sizes(critics=1)
-    runs: int = 100  # tests of a critic
+    critics: int = 10
+    sizes: Sizes = Sizes()
 
-    def cases(self, mixture: Mixture, schemes: Schemes, seed: int, *, kind: str = "") -> Iterator[Case]:
-        for family, candidates in schemes.items():
-            for candidate, scheme in candidates.items():
-                yield Case(
-                    problem=mixture.name,
-                    method=family,
-                    kind=kind,
-                    runs=self.runs,
-                    seed=seed,
-                    candidate=candidate,
-                    scheme=scheme,
-                    sizes=self.tuning if kind else self.sizes,
-                    tested=() if kind else mixture.tested,
-                )
+    def cases(
+        self, schemes: Mapping[str, Schemes], *, critics: int, seed: int, kind: str = ""
+    ) -> Iterator[Case]:
+        """Of the schemes of each mixture."""
+        for part in range(critics):
+            for mixture in self.mixtures:
+                for family, candidates in schemes.get(mixture.name, {}).items():
+                    for candidate, scheme in candidates.items():
+                        yield Case(
+                            problem=mixture.name,
+                            method=family,
+                            kind=kind,
+                            runs=self.sizes.runs,
+                            part=part,
+                            seed=seed,
+                            candidate=candidate,
+                            scheme=scheme,
+                            sizes=self.sizes,
+                            tested=() if kind else mixture.tested,
+                        )
 
 
 def run(config: Regularization, context: Context) -> Outcome:
-    cases: list[Case] = []
-    for mixture in config.mixtures:
-        if mixture.name in config.tuned_on:
-            schemes = {STAGED: mixture.plain()[STAGED], **mixture.candidates()}
-            cases += config.cases(mixture, schemes, context.seed, kind="tuning")
-    tuning = [row for part in context.sweep(measure, cases) for row in part["rows"]]
-    choices, cases = chosen(tuning), []
-    for mixture in config.mixtures:
-        best = {
-            family: {choices[family]: candidates[choices[family]]}
-            for family, candidates in mixture.candidates().items()
-        }
-        cases += config.cases(mixture, {**mixture.plain(), **best}, context.seed)
-    rows = [row for part in context.sweep(measure, cases) for row in part["rows"]]
+    def rows_of(cases: Iterator[Case]) -> list[Row]:
+        return [row for part in context.sweep(measure, list(cases)) for row in part["rows"]]
+
+    candidates = {mixture.name: mixture.candidates() for mixture in config.mixtures}
+    plain = {mixture.name: mixture.plain() for mixture in config.mixtures}
+    tried = {name: {STAGED: plain[name][STAGED], **candidates[name]} for name in config.tuned_on}
+    tuning = rows_of(config.cases(tried, critics=1, seed=context.seed, kind="tuning"))
+    choices = chosen(tuning)
+    schemes = {
+        name: {**plain[name], **{family: {best: of[family][best]} for family, best in choices.items()}}
+        for name, of in candidates.items()
+    }
+    rows = rows_of(config.cases(schemes, critics=config.critics, seed=context.seed))
     seconds = {"jobs": sum(row["seconds"] for row in [*tuning, *rows])}  # also of those that were kept
-    return Outcome({"tuning": tuning, "chosen": choices, "rows": rows}, seconds)
+    return Outcome({"tuning": tuning, "chosen": choices, "rows": by_scheme(rows)}, seconds)
+
+
+def by_scheme(rows: Sequence[Row]) -> list[Row]:
+    """The critics of a scheme on a problem as one row, which has lists for their values."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row["problem"], row["scheme"]), []).append(row)
+    return [_listed(group) for group in groups.values()]
+
+
+def _listed(values: Sequence[Any]) -> Any:
+    first = values[0]
+    if isinstance(first, Mapping):
+        return {name: _listed([value[name] for value in values]) for name in first}
+    return first if isinstance(first, str) else list(values)
 
 
 def chosen(tuning: Sequence[Row]) -> dict[str, str]:
     """Of each family the candidate of the lowest error beside staging: in the product over problems."""
-    errors = {(r["problem"], r["scheme"], r["candidate"]): fmean(r[LOWEST]["mse_q"]) for r in tuning}
+    errors = {(r["problem"], r["scheme"], r["candidate"]): r[LOWEST]["mse_q"] for r in tuning}
     products: dict[str, dict[str, float]] = {}
     for (name, family, candidate), error in errors.items():
         if family != STAGED:
@@ -229,7 +225,6 @@ def chosen(tuning: Sequence[Row]) -> dict[str, str]:
 
 _FULL = Regularization()
 _TINY = Sizes(
-    critics=2,
     epochs=3,
     batch=20,
     trained=80,
@@ -237,6 +232,7 @@ _TINY = Sizes(
     measured=100,
     width=8,
     look=1,
+    runs=10,
     draws=39,
     pool=5,
 )
@@ -245,7 +241,7 @@ STUDY = Study(
     title="Regularization other than staged L²: Jacobian penalties, λ by the monitor's slope",
     takes="45 minutes of one CPU core",
     full=_FULL,
-    tiny=replace(_FULL, mixtures=MIXTURES[1:3], tuned_on=("gm-2d",), sizes=_TINY, tuning=_TINY, runs=10),
+    tiny=replace(_FULL, mixtures=MIXTURES[1:3], tuned_on=("gm-2d",), critics=2, sizes=_TINY),
     run=run,
     table=regularization_table,
     figures=draw_regularization,

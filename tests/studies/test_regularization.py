@@ -18,7 +18,7 @@ from studies.paper.penalties import (
     penalized_loss,
     trained,
 )
-from studies.paper.regularization import chosen
+from studies.paper.regularization import by_scheme, chosen
 
 TRAINING = sc.Training(epochs=3, batch_size=40, learning_rate=1e-2, dtype="float64")
 NETWORK = sc.MLP(hidden=(12, 12))
@@ -128,23 +128,29 @@ def test_the_scale_of_a_critic_does_not_matter_once_it_is_fitted():
 
 
 def test_the_candidate_of_the_lowest_error_beside_staging_is_chosen():
-    def row(name, family, candidate, *errors):
-        return {
-            "problem": name,
-            "scheme": family,
-            "candidate": candidate,
-            LOWEST: {"mse_q": errors},
-        }
-
+    errors = {
+        ("a", STAGED, ""): 2.0,
+        ("b", STAGED, ""): 10.0,
+        ("a", "H1", "c = 1"): 1.5,  # 0.75
+        ("b", "H1", "c = 1"): 11.0,  # 1.1: 0.825 in the product
+        ("a", "H1", "c = 2"): 2.0,  # 1
+        ("b", "H1", "c = 2"): 8.0,  # 0.8
+    }
     tuning = [
-        row("a", STAGED, "", 1.0, 3.0),
-        row("b", STAGED, "", 10.0, 10.0),
-        row("a", "H1", "c = 1", 1.0, 2.0),  # 0.75
-        row("b", "H1", "c = 1", 10.0, 12.0),  # 1.1: 0.825 in the product
-        row("a", "H1", "c = 2", 2.0, 2.0),  # 1
-        row("b", "H1", "c = 2", 8.0, 8.0),  # 0.8
+        {"problem": name, "scheme": family, "candidate": candidate, LOWEST: {"mse_q": error}}
+        for (name, family, candidate), error in errors.items()
     ]
     assert chosen(tuning) == {"H1": "c = 2"}
+
+
+def test_critics_of_a_scheme_become_a_row_of_lists():
+    rows = [
+        {"problem": "a", "scheme": scheme, LOWEST: {"mse_q": error, "power": {"9": 1.0}}, "curve": [error]}
+        for error, scheme in ((0.1, "H1"), (0.2, "slope"), (0.3, "H1"))
+    ]
+    first, second = by_scheme(rows)
+    assert first["scheme"] == "H1" and second["curve"] == [[0.2]]
+    assert first[LOWEST] == {"mse_q": [0.1, 0.3], "power": {"9": [1.0, 1.0]}}
 
 
 def test_a_difference_is_paired_and_sure_beyond_two_standard_errors():
