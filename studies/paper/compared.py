@@ -27,9 +27,10 @@ def regularization_table(record: Record) -> str:
         "MSE_q": lambda row: mean_and_error(spread(_values(row, ERROR)), 4),
         "less that of staged": lambda row: _difference(row, rows, ERROR, 4),
         "MSE_q, last epoch": lambda row: mean_and_error(spread(row[LAST]["mse_q"]), 4),
-        "power (n)": lambda row: _power(row, _sizes(row)[-1]),
-        "power (small n)": lambda row: _power(row, _sizes(row)[0]),
+        "power (n)": lambda row: _power(row, LOWEST, _sizes(row)[-1]),
+        "power (small n)": lambda row: _power(row, LOWEST, _sizes(row)[0]),
         "less that of staged, small n": lambda row: _difference(row, rows, POWER, 3),
+        "power (small n), last epoch": lambda row: _power(row, LAST, _sizes(row)[0]),
         "epoch": lambda row: f"{fmean(row['epoch']):.0f}",
         "seconds": lambda row: f"{fmean(row['training']):.1f}",
     }
@@ -141,8 +142,8 @@ def _sizes(row: Row) -> list[int]:
     return sorted(map(int, row[LOWEST]["power"]))
 
 
-def _power(row: Row, n: int) -> str:
-    return f"{mean_and_error(spread(row[LOWEST]['power'][str(n)]))} ({n})"
+def _power(row: Row, stop: str, n: int) -> str:
+    return f"{mean_and_error(spread(row[stop]['power'][str(n)]))} ({n})"
 
 
 def _difference(row: Row, rows: Sequence[Row], measure: str, digits: int) -> str:

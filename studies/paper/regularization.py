@@ -128,7 +128,7 @@ def measure(case: Case) -> Row:
     row["training"] = time.process_time() - start
     for stop, critic in stops.items():
         powers = {}
-        for n in case.tested:
+        for n in case.tested if stop == LOWEST else case.tested[1:]:
             power = SplitPower(n=n, runs=case.runs, draws=sizes.draws, pool=sizes.pool)
             (rate,) = split_power(critic, pair.data, pair.model, power, seed=replica)
             powers[str(n)] = rate.value
