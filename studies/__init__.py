@@ -19,6 +19,7 @@ NAMES = {  # `python -m studies NAME`: where each study stands
     "ksd-bandwidth": "studies.paper.fifty:BANDWIDTH",
     "splits": "studies.paper.fifty:SPLITS",
     "times-50d": "studies.paper.times:STUDY",
+    "regularization": "studies.paper.regularization:STUDY",
     "rbm-benchmark": "studies.power.curves:RBM",
     "auto-staging": "studies.power.curves:STAGING",
     "calibration": "studies.calibration.experiment:STUDY",
