@@ -207,7 +207,7 @@ def _study(name: str, title: str, takes: str, config: FiftyDimensions) -> Study:
 FIFTY_DIMENSIONS = _study(
     "ksd-50d",
     "Power in 50 dimensions: the paper's test, kernel tests, ours",
-    "an hour",
+    "half an hour",
     FiftyDimensions(
         problem="gm-50d",
         ours=(("combined", 2500, 100), ("crossfit", 500, 100), ("aggregated KSD", 1000, 100)),
@@ -217,7 +217,7 @@ FIFTY_DIMENSIONS = _study(
 FIFTY_DIMENSIONS_EASY = _study(
     "ksd-50d-easy",
     "The same with the larger difference",
-    "40 minutes",
+    "20 minutes",
     FiftyDimensions(
         problem="gm-50d-easy",
         ours=(("combined", 500, 100),),
@@ -227,12 +227,12 @@ FIFTY_DIMENSIONS_EASY = _study(
 BANDWIDTH = _study(
     "ksd-bandwidth",
     "Power of the kernel test by bandwidth, 50 dimensions, n = 1500",
-    "10 minutes",
+    "5 minutes",
     FiftyDimensions(problem="gm-50d", sizes=(1500,), factors=FACTORS),
 )
 SPLITS = _study(
     "splits",
     "Power by share of training points, 50 dimensions, n = 500",
-    "15 minutes",
+    "6 minutes",
     FiftyDimensions(problem="gm-50d-easy", sizes=(500,), shares=SHARES, factors=(BEST,)),
 )

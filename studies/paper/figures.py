@@ -96,14 +96,15 @@ def _readable_range(rows: list[Row], key: str) -> tuple[float, float]:
 def _draw_power(record: Record, path: Path) -> None:
     rows = record.results["rows"]
     position = np.arange(len(rows))
-    shown = [(0.12, "exact monitor", "exact", INK, "ours, exact divergence")]
+    shown = [(0.12, "exact monitor", "exact", INK, "ours, lowest monitor, exact divergence")]
     if "probed monitor" in rows[0]["rules"]:
-        shown += [(-0.12, "probed monitor", "probed", GRAY, "ours, one probe a point, as the paper")]
+        shown += [(-0.12, "common epoch", "probed", GRAY, "ours, as the paper: one epoch, one probe a point")]
     with show.picture(path, 6, 3.6) as ax:
         for offset, rule, way, color, label in shown:
             powers = [row["rules"][rule]["power"][way] for row in rows]
-            mean, sd = ([power[part] for power in powers] for part in ("mean", "sd"))
-            ax.errorbar(position + offset, mean, sd, fmt="o", ms=4, color=color, capsize=2, label=label)
+            mean, sd = np.array([[power[part] for part in ("mean", "sd")] for power in powers]).T
+            ends = np.minimum(sd, mean), np.minimum(sd, 1 - mean)
+            ax.errorbar(position + offset, mean, ends, fmt="o", ms=4, color=color, capsize=2, label=label)
         published = [row["published"]["power"] for row in rows]
         ax.plot(position, published, "x", color=ACCENT, label="paper")
         ceiling = record.results["ceilings"]["optimal critic"]["power"]

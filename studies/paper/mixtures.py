@@ -268,9 +268,9 @@ def _study(dim: int, config: MixtureTable, takes: str) -> Study:
     )
 
 
-STUDY_2D = _study(2, _2D, "4 seconds on an H200, 20 minutes")
-STUDY_10D = _study(10, _10D, "5 seconds on an H200, much longer")
-STUDY_25D = _study(25, _25D, "7 seconds on an H200, much longer")
+STUDY_2D = _study(2, _2D, "10 minutes")
+STUDY_10D = _study(10, _10D, "half an hour")
+STUDY_25D = _study(25, _25D, "half an hour")
 ADAPTIVE = Study(
     name="adaptive",
     title="Adaptive staging in 25 dimensions",
