@@ -1,7 +1,7 @@
 """What the paper says, beside what our records say: a statement, our number, and whether they agree.
 
-Two powers agree if they lie within two standard errors of their difference, or a hundredth; where the paper gives
-no error, two numbers do if they lie within a tenth of the paper's.
+Two powers agree if they lie within two standard errors of their difference, or a hundredth; where the paper
+gives no error, two numbers do if they lie within a tenth of the paper's.
 """
 
 from collections.abc import Callable, Iterator, Sequence
