@@ -7,6 +7,7 @@ import torch
 
 from steincritic.gof.power import Rate
 from studies.cells import Cell, Plan, counted, joined, rates
+from studies.record import hardware
 from studies.show import band, high, pivot, rate_bound, shown
 from studies.study import Context
 
@@ -63,4 +64,4 @@ def test_cells_know_seed_and_device_of_the_run(tmp_path):
         ("a", 4, 3, "cpu"),
         ("b", 4, 3, "meta"),
     ]
-    assert {row["device"] for row in rows} == {"CPU"} and all(row["seconds"] >= 0 for row in rows)
+    assert {row["device"] for row in rows} == {hardware("cpu")} and all(row["seconds"] >= 0 for row in rows)
