@@ -239,7 +239,7 @@ _TINY = Sizes(
 STUDY = Study(
     name="regularization",
     title="Regularization other than staged L²: Jacobian penalties, λ by the monitor's slope",
-    takes="45 minutes of one CPU core",
+    takes="about 45 minutes on one free core, from the time of its first critics",
     full=_FULL,
     tiny=replace(_FULL, mixtures=MIXTURES[1:3], tuned_on=("gm-2d",), critics=2, sizes=_TINY),
     run=run,
