@@ -140,10 +140,10 @@ def mixture_claims() -> Iterator[Claim]:
             and min(late) > min(early)
         ),
     )
-    for dim, says in (
-        (2, "similar power of staged and fixed λ"),
-        (10, "staged 0.80 has more power than every fixed λ"),
-        (25, "the power of staged critics is dramatically above that of any fixed λ"),
+    for dim, least, says in (
+        (2, 0.0, "similar power of staged and fixed λ"),
+        (10, 0.0, "staged 0.80 has more power than every fixed λ"),
+        (25, 0.1, "the power of staged critics is dramatically above that of any fixed λ"),
     ):
         staged, fixed = (best(powers[dim], kind, lambda p: -p["mean"]) for kind in ("staged", "fixed"))
         gap = staged[1]["mean"] - fixed[1]["mean"]
@@ -152,8 +152,10 @@ def mixture_claims() -> Iterator[Claim]:
             f"figure 5, {dim}-D",
             says,
             f"{staged[0]} {mean_and_error(staged[1])}, best fixed λ ({fixed[0]}) {mean_and_error(fixed[1])}",
-            told(abs(gap) <= max(_SURE * error, 0.05) if dim == 2 else gap > _SURE * error),
-            "the paper's own table has 0.962 for λ = 1e-3 beside 1.000" if dim == 25 else "",
+            told(abs(gap) <= max(_SURE * error, 0.05) if dim == 2 else gap > max(_SURE * error, least)),
+            "above, by less than 0.1; the paper's own table has 0.962 for λ = 1e-3 beside 1.000"
+            if dim == 25
+            else "",
         )
 
 
@@ -260,7 +262,7 @@ def fifty_claims() -> Iterator[Claim]:
 
 def time_claims() -> Iterator[Claim]:
     rows = record("times-50d").results["rows"]
-    machine = "another processor, torch in place of numpy, a critic of fewer threads"
+    machine = "another processor, and KSD in torch in place of numpy"
     for where, says, parts, paper in (
         ("figure 6 B", "the neural test takes less time than KSD from just above n = 1000 on", PARTS, 1000),
         ("figure 6 C", "its statistic, training counted, from just above n = 1500 on", PARTS[:2], 1500),
