@@ -100,7 +100,7 @@ def test_the_bound_is_below_the_truth_and_in_sample_values_are_not():
 
 def test_adjusted_pvalues_of_coordinates_keep_their_level(monkeypatch):
     brief = sc.Training(epochs=10), DEFAULT_STAGING  # the level holds for every critic
-    monkeypatch.setattr("steincritic.diagnosis.halves.paced", lambda size: brief)
+    monkeypatch.setattr("steincritic.diagnosis.halves.paced", lambda size, **settings: brief)
     smallest = []
     for seed in range(40):
         halves = split_in_halves(Q, scored(Q, Q.sample(60, seed=seed)), seed=seed)
