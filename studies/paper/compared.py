@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 
 import numpy as np
 
 from steincritic.report import style
 from studies import show
+from studies.cells import spread
 from studies.record import Record
 from studies.show import Row, mean_and_error
 
@@ -96,10 +97,6 @@ def _legend(axes: np.ndarray, schemes: Sequence[str]) -> None:
 
     handles = [Line2D([], [], color=_COLORS.get(scheme, style.INK), label=scheme) for scheme in schemes]
     axes[0].figure.legend(handles=handles, ncols=5, loc="lower center", bbox_to_anchor=(0.5, 0.95))
-
-
-def spread(values: Sequence[float]) -> Row:
-    return {"mean": fmean(values), "se": stdev(values) / len(values) ** 0.5}
 
 
 def beside_staged(row: Row, rows: Sequence[Row], measure: str) -> Row:

@@ -34,18 +34,15 @@ class Schemes:
     replicas: int = 10
     trained: int = 2000
     measured: int = 20_000  # points of MSE_q, and of all that is drawn afresh
+    followed: int | None = None  # of the points of MSE_q, those it is followed on through training; all
     width: int = 512
 
 
 @dataclass(frozen=True, kw_only=True)
 class MixtureTable(Schemes):
-    """[repasky2023] section 6.1.2.
+    """[repasky2023] section 6.1.2."""
 
-    Args:
-        followed: of the points of MSE_q, those that it is followed on through training.
-    """
-
-    followed: int = 4000
+    followed: int | None = 4000
     published: Mapping[str, Published]
     tested: int  # points of one test
     validated: int = 1000
@@ -88,7 +85,7 @@ class Job:
     def fit(self, *, training: Training | None = None, **more: Any) -> FittedBank:
         config, pair = self.config, self.pair
         x = pair.model.sample(config.measured, seed=derive(self.seed, "mse"))
-        x = x[: getattr(config, "followed", len(x))]
+        x = x[: config.followed]
         yardsticks = more.pop("yardsticks", {})
         fitted = fit_bank(
             self.sets(config.trained, "train"),

@@ -228,13 +228,17 @@ def _figures(record: Record, folder: Path) -> list[Path]:
     by_share = [row for row in rows if row["problem"] != "gm-50d"]
     for path, shown, axis in ((paths[0], by_size, "n"), (paths[1], by_share, "share")):
         with show.picture(path, 10, 3.6, ncols=2) as (whole, parts):
+            style: dict[str, Any]
             for method, color in _COLORS.items():
                 places = [row for row in shown if row["method"] == method]
                 x = [row[axis] for row in places]
                 if len(places) == 1 and axis == "share":
-                    whole.axhline(seconds_of(places[0], PARTS), color=color, label=method)
+                    whole.axhline(seconds_of(places[0], PARTS), color=color)
+                    parts.axhline(seconds_of(places[0], PARTS[:2]), color=color, label=method)
+                    style = {"color": color, "linestyle": "--", "label": f"{method}: bootstrap"}
+                    parts.axhline(seconds_of(places[0], PARTS[2:]), **style)
                     continue
-                style: dict[str, Any] = {"color": color, "marker": "o", "markersize": 3}
+                style = {"color": color, "marker": "o", "markersize": 3}
                 whole.plot(x, [seconds_of(row, PARTS) for row in places], label=method, **style)
                 parts.plot(x, [seconds_of(row, PARTS[:2]) for row in places], label=method, **style)
                 bootstrap = [seconds_of(row, PARTS[2:]) for row in places]
